@@ -4,7 +4,8 @@
 
 Every file is made as large as `identify` accepts it, then seen (decoded, turned, made opaque, cut to a view) in a
 process of its own, as `--decode exact` and as `fast`, whichever takes more. Prints processor time and memory beside the
-price that was announced, and what the look at the header took; then one JSON line.
+price that was announced, and what the look at the header took; then one JSON line. Of formats that are decoded apart it
+is the time and memory of that process, which may have been ended.
 """
 
 from __future__ import annotations
@@ -26,41 +27,53 @@ from hard_images import HARD, largest, saved
 from PIL import Image
 from provenance import provenance
 
+from nonneg_core.pixels.decoder_process import belongs_apart
 from nonneg_core.pixels.identify import MAX_PIXELS, identify
 from nonneg_core.pixels.pricing.price import MAX_SECONDS
 
-VIEW = 224
 MEASURE = """
-import resource, sys, time
-from nonneg_core.pixels.decode import decode_then
-from nonneg_core.pixels.identify import can_heif
+import io, os, resource, sys, time
+from pathlib import Path
+from nonneg_core.pixels.decoder_process import belongs_apart, of_this_thread
+from nonneg_core.pixels.identify import identify
 from nonneg_core.pixels.view import View
+from nonneg_runtime.seeing.preprocess import Preprocessor
 from PIL import Image
-import io
-view, small = View(size=224), io.BytesIO()
-can_heif()
-Image.new("RGB", (64, 64)).save(small, "JPEG")
-decode_then(small.getvalue(), view.apply)
-data = open(sys.argv[1], "rb").read()
+view, small = Preprocessor(View(size=224), decode=sys.argv[2]), io.BytesIO()
+data = Path(sys.argv[1]).read_bytes()
+apart = belongs_apart(identify(data))
+Image.new("RGB", (64, 64)).save(small, "BMP" if apart else "JPEG")
+view.seen(small.getvalue())
+pid = of_this_thread().process.pid if apart else os.getpid()
 def status(name):
-    lines = open("/proc/self/status").read().splitlines()
-    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(name))
-open("/proc/self/clear_refs", "w").write("5")
-before, began = status("VmRSS"), time.process_time()
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return next((int(line.split()[1]) * 1024 for line in lines if line.startswith(name)), 0)
+def used():
+    if not apart:
+        return time.process_time()
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+Path(f"/proc/{pid}/clear_refs").write_text("5")
+before, began = status("VmRSS"), used()
 try:
-    decode_then(data, view.apply, at_least=int(sys.argv[2]) or None)
+    view.seen(data)
     outcome = "seen"
 except Exception as error:
     outcome = getattr(error, "type", repr(error))
-print(time.process_time() - began, status("VmHWM") - before, outcome)
+if Path(f"/proc/{pid}").exists():
+    seconds, peak = used() - began, status("VmHWM") - before
+else:  # it was killed
+    all = resource.getrusage(resource.RUSAGE_CHILDREN)
+    seconds, peak = all.ru_utime + all.ru_stime - began, all.ru_maxrss * 1024 - before
+print(seconds, peak, outcome)
 """
 
 
 def taken(file: Path) -> tuple[float, int, str]:
     """Processor seconds and peak bytes of seeing it, in a new process; the way that takes more."""
     found = []
-    for at_least in (0, 2 * VIEW):
-        command = [sys.executable, "-c", MEASURE, str(file), str(at_least)]
+    for way in ("exact", "fast"):
+        command = [sys.executable, "-c", MEASURE, str(file), way]
         done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=300)
         seconds, peak, outcome = done.stdout.split(maxsplit=2)
         found.append((float(seconds), int(peak), outcome.strip()))
@@ -76,6 +89,7 @@ def measured(name: str, data: bytes, file: Path) -> dict[str, Any]:
     return {
         "image": name,
         "megabytes": round(len(data) / 1e6, 3),
+        "apart": belongs_apart(price),
         "pixels": f"{price.width} x {price.height}",
         "look_us": round(looked * 1e6),
         "cpu_s": round(seconds, 2),

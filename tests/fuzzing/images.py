@@ -28,7 +28,7 @@ class Images:
     def __init__(self, seed: int) -> None:
         self._seed = seed
         self._seeds = seeds()
-        self._preprocessor = Preprocessor(View(size=64), max_pixels=MAX_PIXELS, apart=True)
+        self._preprocessor = Preprocessor(View(size=64), max_pixels=MAX_PIXELS)
         warnings.simplefilter("ignore")
         logging.disable()
         for files in self._seeds.values():  # what is imported and started at the first image is not an image's

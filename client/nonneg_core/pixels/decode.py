@@ -13,10 +13,12 @@ from typing import Any, TypeVar
 import numpy as np
 from PIL import ExifTags, Image, ImageCms, ImageOps, UnidentifiedImageError
 
-from nonneg_core.errors import ImageUnreadable, ImageUnsupported, NonnegError
-from nonneg_core.pixels.identify import MAX_PIXELS, has_header, identify, unsupported
+from nonneg_core.errors import ImageTooLarge, ImageUnreadable, ImageUnsupported, NonnegError
+from nonneg_core.pixels.decoder_process import Order, belongs_apart, decoded_apart
+from nonneg_core.pixels.identify import MAX_PIXELS, can_heif, identify
 from nonneg_core.pixels.pricing.price import Price
 from nonneg_core.pixels.profiles import MAX_PROFILE, can_be_used
+from nonneg_core.pixels.tiff_layout import check_layout, has_header, unsupported
 
 Colour = tuple[int, int, int]
 WHITE: Colour = (255, 255, 255)
@@ -169,16 +171,28 @@ def decode_then(
 ) -> Seen:
     """Return what `see` makes of the decoded image; its `price` may be known from `identify`, asked for the same."""
     price = price or identify(data, max_pixels=max_pixels, at_least=at_least)
+    if belongs_apart(price):
+        return see(Image.fromarray(decoded_apart(data, price, Order(background, at_least)).pixels))
+    return see(decoded_here(data, price, background=background, at_least=at_least))
+
+
+def decoded_here(data: bytes, price: Price, *, background: Colour = WHITE, at_least: int | None = None) -> Image.Image:
+    """Decode it in this process, which nothing ends but its price."""
     try:
         image = _loaded(data, price, at_least)
         _turn(image)
-        picture = opaque_srgb(image, background)
-        del image
+        return opaque_srgb(image, background)
     except NonnegError:
         raise
+    except MemoryError as error:
+        raise ImageTooLarge(
+            f"decoding this {price.format} takes more memory than the {price.bytes} bytes that its size allows",
+            fix="scale it down, or save it as a JPEG",
+            field="memory",
+            limit=price.bytes,
+        ) from error
     except Exception as error:  # a decoder fails in many ways on what is damaged: asserts and null pointers among them
         raise _unreadable(f"a {price.format} of {len(data)} bytes that breaks off or is damaged") from error
-    return see(picture)
 
 
 def upright_rgb(image: Image.Image, *, background: Colour = WHITE) -> Image.Image:
@@ -204,6 +218,10 @@ def _loaded(data: bytes, price: Price, at_least: int | None) -> Image.Image:
 
 
 def _opened(data: bytes, price: Price) -> Image.Image:
+    if price.format == "TIFF":
+        check_layout(data)
+    elif price.format == "HEIF":
+        can_heif()
     try:
         image = Image.open(io.BytesIO(data), formats=(price.format,))
     except UnidentifiedImageError as error:

@@ -13,10 +13,10 @@ from typing import Literal, NamedTuple
 from PIL import Image
 
 from nonneg_core.pixels.decode import decode_then, upright_rgb
+from nonneg_core.pixels.decoder_process import Order, belongs_apart, decoded_apart
 from nonneg_core.pixels.identify import MAX_PIXELS, identify
 from nonneg_core.pixels.pricing.price import Price
 from nonneg_core.pixels.view import Pixels, View, fast_resize, resize_pillow
-from nonneg_runtime.seeing.decoder_process import belongs_apart, seen_in_process
 
 PhotoInput = bytes | Image.Image
 Inspect = Callable[[Image.Image], object]
@@ -36,17 +36,15 @@ class Preprocessor:
 
     `fast` decodes a large JPEG at the least scale that keeps twice the pixels the view takes, and resizes with SIMD
     instructions where there is a build of them. `exact` decodes it whole and resizes by Pillow, equal in every bit.
-    `apart` is for images that anyone may send: formats whose work no header bounds are seen in a process of their own.
+    Images whose headers do not bound them are seen in a process of their own.
     """
 
-    def __init__(
-        self, view: View, *, max_pixels: int = MAX_PIXELS, decode: Decoding = "fast", apart: bool = False
-    ) -> None:
+    def __init__(self, view: View, *, max_pixels: int = MAX_PIXELS, decode: Decoding = "fast") -> None:
         self._view = view
-        self._apart = {"view": view.model_dump(), "max_pixels": max_pixels, "decode": decode} if apart else None
         self._max_pixels = max_pixels
         self._at_least = None if decode == "exact" else view.decode_side
         self._see = partial(view.apply, resize=resize_pillow if decode == "exact" else fast_resize())
+        self._order = Order(view.background, self._at_least, view.model_dump(), exact=decode == "exact")
 
     def price(self, image: PhotoInput) -> Price:
         """Return what its pixels will take, from a look at its header; a typed error where that is over a limit."""
@@ -69,27 +67,20 @@ class Preprocessor:
         return self.view_with_size(image, price, inspect=inspect).pixels
 
     def view_with_size(self, image: PhotoInput, price: Price | None = None, *, inspect: Inspect | None = None) -> Seen:
-        """Return the same with the picture's size; `inspect` is shown nothing that is decoded apart."""
+        """Return the same with the picture's size; without `inspect` a process of its own hands over no more."""
 
         def see(picture: Image.Image) -> Seen:
             if inspect is not None:
                 inspect(picture)
             return Seen(self._see(picture), picture.size)
 
-        view = self._view
-        if isinstance(image, bytes):
-            price = price or self.price(image)
-            if self._apart is not None and belongs_apart(price):
-                return Seen(*seen_in_process(image, price, self._apart, view.size))
-            return decode_then(
-                image,
-                see,
-                max_pixels=self._max_pixels,
-                background=view.background,
-                at_least=self._at_least,
-                price=price,
-            )
-        return see(upright_rgb(image, background=view.background))
+        background = self._view.background
+        if not isinstance(image, bytes):
+            return see(upright_rgb(image, background=background))
+        price = price or self.price(image)
+        if inspect is None and belongs_apart(price):
+            return Seen(*decoded_apart(image, price, self._order))
+        return decode_then(image, see, background=background, at_least=self._at_least, price=price)
 
 
 def weight_of(image: PhotoInput) -> int:

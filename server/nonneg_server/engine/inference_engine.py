@@ -64,7 +64,7 @@ class InferenceEngine:
         self.admission = self.workers.admission
         self.stats = ModelStats(bundle.manifest.dimensions)
         self.used = time.monotonic()
-        self._preprocessor = Preprocessor(bundle.manifest.view, max_pixels=max_pixels, decode=decode, apart=True)
+        self._preprocessor = Preprocessor(bundle.manifest.view, max_pixels=max_pixels, decode=decode)
         self.sessions = Sessions(
             bundle,
             providers,

@@ -62,7 +62,7 @@ class CellMaps:
                 cell_map = await asyncio.to_thread(self._map, bundle)
         except TimeoutError:
             raise too_late() from None
-        preprocessor = Preprocessor(bundle.manifest.view, max_pixels=self._max_pixels, apart=True)
+        preprocessor = Preprocessor(bundle.manifest.view, max_pixels=self._max_pixels)
 
         def find(photo: PhotoInput, price: Price) -> Located:
             picture = preprocessor.view_with_size(photo, price)

@@ -40,7 +40,7 @@ class SmallerCopies:
         return await done_by_worker(self._workers, self._preprocessor(_view(side)), photo, made, deadline=deadline)
 
     def _preprocessor(self, view: View) -> Preprocessor:
-        return Preprocessor(view, max_pixels=self._max_pixels, apart=True)
+        return Preprocessor(view, max_pixels=self._max_pixels)
 
 
 def _view(side: int) -> View:
