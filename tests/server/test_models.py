@@ -17,7 +17,7 @@ import httpx
 import numpy as np
 import pytest
 
-from nonneg_core.errors import ConfigInvalid, ModelNotFound, NotReady
+from nonneg_core.errors import ConfigInvalid, ModelNotFound, NotReady, ParameterInvalid
 from nonneg_core.process.cores_and_allocator import available_cores
 from nonneg_runtime.bundle.bundle_folder import Bundle
 from nonneg_runtime.inference.bundle_sessions import Sessions
@@ -177,6 +177,33 @@ async def test_kserves_repository_routes_load_and_unload_and_the_log_says_who_as
         assert len(told) == 4
         assert told[1][0] == "unloaded a, as 127.0.0.1 asked"
         assert all(request_id for _, request_id in told)
+
+
+def test_of_two_models_that_are_unloaded_at_once_one_stays(two: Repository) -> None:
+    registry = two.registry
+    names = [engine.name for engine in registry.all()]
+    engines = {engine.name: engine for engine in registry.all()}
+    for _ in range(50):
+        together, outcomes = threading.Barrier(len(names)), []
+
+        def unload(name: str, together: threading.Barrier = together, outcomes: list[str] = outcomes) -> None:
+            together.wait(10)
+            try:
+                registry.remove(name)
+            except ParameterInvalid as error:
+                outcomes.append(error.message)
+
+        threads = [threading.Thread(target=unload, args=(name,)) for name in names]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        left = [engine.name for engine in registry.all()]
+        assert len(left) == 1
+        assert outcomes == [f"{left[0]} is the only model served"]
+        for name in names:
+            if name not in left:
+                registry.put(engines[name])
 
 
 def test_two_loads_at_once_end_with_the_later_state(two: Repository, make_bundle: Make, tmp_path: Path) -> None:

@@ -162,7 +162,7 @@ def _swap(folder: Path, out: Path) -> None:
 
 
 def _verify(folder: Path, name: str, record: FileRecord) -> None:
-    if PurePosixPath(name).name != name or name in ("", ".", "..") or "\\" in name:
+    if PurePosixPath(name).name != name or name in ("", ".", "..") or "\\" in name or "\0" in name:
         raise BundleInvalid(f"{folder}: {name!r} leaves the bundle's folder", fix="do not use this bundle", field=name)
     path = folder / name
     if record.bytes > (limit := MAX_ENCODER if name == ENCODER else MAX_FILE):

@@ -56,10 +56,6 @@ async def load(request: Request) -> Response:
 @documented(KServeDone, {})
 async def unload(request: Request) -> Response:
     repository, model = _repository(request), request.path_params["model"]
-    if [engine.name for engine in repository.registry.all()] == [model]:
-        raise errors.ParameterInvalid(
-            f"{model} is the only model served", fix="load another one first, or stop the server", field="model"
-        )
     await asyncio.get_running_loop().run_in_executor(None, repository.unload, model)
     _log(request, f"unloaded {model}")
     return json_response({})

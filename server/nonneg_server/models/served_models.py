@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from nonneg_core.errors import ConfigInvalid, ModelNotFound, NonnegError, NotReady
+from nonneg_core.errors import ConfigInvalid, ModelNotFound, NonnegError, NotReady, ParameterInvalid
 from nonneg_core.process import cores_and_allocator as allocator
 from nonneg_runtime.bundle.atlas_file import with_atlas
 from nonneg_runtime.bundle.bundle_folder import DEFAULT, Bundle, located
@@ -69,8 +69,12 @@ class Registry:
         self._make_room(engine)
 
     def remove(self, name: str) -> None:
-        """Take no more requests for this model; those it has are finished."""
+        """Take no more requests for this model; those it has are finished. The only one there is stays."""
         with self._lock:
+            if set(self._engines) == {name}:
+                raise ParameterInvalid(
+                    f"{name} is the only model served", fix="load another one first, or stop the server", field="model"
+                )
             self._engines = {known: engine for known, engine in self._engines.items() if known != name}
         allocator.give_back()
 

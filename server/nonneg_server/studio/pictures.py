@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import io
+import os
 import secrets
+import stat
 from collections import OrderedDict
 from dataclasses import dataclass
 from pathlib import Path
@@ -57,6 +59,7 @@ def _jpeg(view: View, picture: Seen) -> bytes:
 # Photos of the indexed folder by id, and the small copies that were made of them last.
 
 KEPT = 64 * 2**20  # bytes of thumbnails
+LARGEST = 256 * 2**20  # bytes of a photo's file
 
 
 class Pictures:
@@ -69,9 +72,12 @@ class Pictures:
     def read(self, photo: str) -> bytes:
         """Return a photo's file; NotFound where it is gone, or a link leads out of the folder."""
         try:
-            return self._path(photo).read_bytes()
+            found = _regular_file(self._path(photo))
         except OSError:
             raise _gone(photo) from None
+        if found is None:
+            raise _gone(photo)
+        return found
 
     def stamp(self, photo: str) -> str:
         """Return what changes when the file does: when it was written last, and its size."""
@@ -113,6 +119,16 @@ class Thumbnails:
             self._made[photo, stamp] = made
             while self.bytes > self._most:
                 self.bytes -= len(self._made.popitem(last=False)[1])
+
+
+def _regular_file(path: Path) -> bytes | None:
+    """Return what is in it; None where something else has its place by now, or it is larger than any photo."""
+    descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOFOLLOW", 0))
+    with open(descriptor, "rb") as file:  # noqa: PTH123  a path would be looked up again
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            return None
+        data = file.read(LARGEST + 1)
+    return data if len(data) <= LARGEST else None
 
 
 def _resolved(path: Path) -> Path | None:

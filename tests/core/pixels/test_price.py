@@ -160,10 +160,13 @@ def test_work_beyond_the_limit_is_refused_by_its_seconds() -> None:
     assert (refused.value.field, refused.value.limit) == ("seconds", MAX_SECONDS)
 
 
-def test_a_jpeg_with_arithmetic_coding_is_refused_by_name() -> None:
-    data = saved(Image.new("RGB", (16, 16)), "JPEG").replace(b"\xff\xc0", b"\xff\xc9", 1)
-    with pytest.raises(ImageUnsupported, match="arithmetic"):
-        identify(data)
+@pytest.mark.parametrize("at_least", [None, 8])
+@pytest.mark.parametrize(("marker", "coding"), [(0xC9, "arithmetic"), (0xC3, "lossless"), (0xC5, "hierarchical")])
+def test_a_jpeg_of_a_coding_that_is_not_read_is_refused_by_name(marker: int, coding: str, at_least: int | None) -> None:
+    data = saved(Image.new("RGB", (16, 16)), "JPEG").replace(b"\xff\xc0", bytes((0xFF, marker)), 1)
+    with pytest.raises(ImageUnsupported, match=coding) as refused:
+        decode(data, at_least=at_least)
+    assert refused.value.status == 415
 
 
 @pytest.mark.parametrize(

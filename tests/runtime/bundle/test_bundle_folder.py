@@ -121,7 +121,7 @@ def resealed(copy: Path, **changes: object) -> None:
     (copy / "manifest.json").write_text(manifest.to_json())
 
 
-@pytest.mark.parametrize("name", ["../secret", "/etc/passwd", "a/b", "..", "a\\b"])
+@pytest.mark.parametrize("name", ["../secret", "/etc/passwd", "a/b", "..", "a\\b", "a\0b"])
 def test_a_listed_file_cannot_lie_outside_the_folder(name: str, copy: Path) -> None:
     files = json.loads((copy / "manifest.json").read_text())["files"]
     resealed(copy, files={**files, name: files[ENCODER]})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import os
 import threading
@@ -22,6 +23,7 @@ from nonneg_server.engine.workers import Workers
 from nonneg_server.models.served_models import Registry
 from nonneg_server.startup.app import create_app
 from nonneg_server.startup.server_settings import Settings
+from nonneg_server.studio import pictures
 from nonneg_server.studio.folder import id_of
 from nonneg_server.studio.pictures import MOST, THUMBNAIL, SmallerCopies, Thumbnails, Upload, Uploads
 
@@ -110,6 +112,27 @@ async def test_an_edited_photo_is_shown_as_it_is_now_and_one_that_is_not_is_not_
             edited = await client.get(f"/studio/photos/{A}/{what}", headers=tag)
             with Image.open(io.BytesIO(edited.content)) as shown:
                 assert (edited.status_code, shown.size) == (200, (20, 10))
+
+
+@pytest.mark.parametrize("what", ["a pipe", "a folder", "a link", "more than any photo"])
+async def test_a_photo_in_whose_place_something_else_lies_is_gone_at_once(
+    studio_for: StudioFor, tmp_path: Path, what: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / NAMES[0]
+    path.parent.mkdir()
+    if what == "a pipe":
+        os.mkfifo(path)
+    elif what == "a folder":
+        path.mkdir()
+    elif what == "a link":
+        path.symlink_to("/etc/hostname")
+    else:
+        Image.new("RGB", (40, 30), "red").save(path)
+        monkeypatch.setattr(pictures, "LARGEST", path.stat().st_size - 1)
+    async with studio_for(root=tmp_path) as client:
+        answer = await asyncio.wait_for(client.get(f"/studio/photos/{A}/image"), 20)
+    assert answer.status_code == 404
+    assert "not there any more" in answer.text
 
 
 def test_thumbnails_take_no_more_than_their_bytes_and_those_asked_for_last_stay() -> None:

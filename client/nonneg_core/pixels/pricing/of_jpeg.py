@@ -32,8 +32,8 @@ PER_BYTE = 30e-9  # seconds
 COEFFICIENTS = 128  # bytes a block: all are held where there are several scans
 WHOLE_SEGMENT = 2**16  # bytes, as which each one of EXIF counts: it is joined to all before it
 _FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
-_SEQUENTIAL, _ARITHMETIC = frozenset((0xC0, 0xC1)), frozenset(range(0xC9, 0xD0))
-_ALONE = frozenset((0x00, 0x01, *range(0xD0, 0xDA), *range(0xF0, 0xFE)))  # what decoders take for no segment
+_SEQUENTIAL, _READ, _ARITHMETIC = frozenset((0xC0, 0xC1)), frozenset((0xC0, 0xC1, 0xC2)), frozenset(range(0xC9, 0xD0))
+_ALONE = frozenset((0x00, 0x01, 0xC8, *range(0xD0, 0xDA), *range(0xF0, 0xFE)))  # what decoders take for no segment
 _SCAN, _EXIF, _PROFILE = 0xDA, 0xE1, 0xE2
 # A scan's head, its length and components as decoders demand them; within a scan's own bytes 0x00 follows 0xff.
 _SCANS = re.compile(rb"\xff\xda\x00[\x08\x0a\x0c\x0e]([\x01-\x04])")
@@ -134,11 +134,12 @@ def _marker(data: bytes, at: int) -> tuple[int, int]:
 def _frame(segment: bytes, size: int) -> Frame:
     if len(segment) < 12 or segment[8] == 0:
         raise broken("JPEG", size)
-    if segment[0] in _ARITHMETIC:
+    if segment[0] not in _READ:
+        coding = "arithmetic" if segment[0] in _ARITHMETIC else "lossless or hierarchical"
         raise ImageUnsupported(
-            "a JPEG with arithmetic coding is not read here",
-            fix="save it again with Huffman coding",
-            value="arithmetic",
+            f"a JPEG with {coding} coding is not read here",
+            fix="save it again, as a usual JPEG or as a PNG",
+            value=coding,
         )
     height, width = int.from_bytes(segment[4:6], "big"), int.from_bytes(segment[6:8], "big")
     sampling = segment[10::3]
