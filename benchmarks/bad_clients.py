@@ -29,7 +29,8 @@ sys.path.insert(0, str(Path(__file__).parent / "serving"))
 
 import httpx
 import numpy as np
-from hard_images import HARD, jpeg_with, largest, png, refined, saved
+from hard_images import HARD, jpeg_with, largest, png, profile_chunk, refined, saved
+from hard_profiles import icc, steps
 from PIL import Image
 from provenance import provenance
 
@@ -76,6 +77,11 @@ BAD: dict[str, Callable[[], bytes]] = {
     "jpeg, 32 MB of fill bytes": lambda: jpeg_with(lambda: b"\xff" * 32_000_000)(0),
     "jpeg, 16 MB of marks of scans": lambda: photo(64, 64, progressive=True)[:-2] + b"\xff\xda" * 8_000_000,
     "png, 2.6 M chunks": lambda: png((8, 8), 8, 0, bytes(72), before=b"\0\0\0\0abCd\0\0\0\0" * 2_600_000),
+    "png, profile of 130,000 steps": lambda: png(
+        (8, 8), 8, 2, bytes(200), before=profile_chunk(icc([(b"D2B0", steps(130_000))], pcs=b"XYZ "))
+    ),
+    "png, 9,990 profiles": lambda: png((8, 8), 8, 2, bytes(200), before=profile_chunk(bytes(2**20 - 1)) * 9_990),
+    "png, 16 profiles": lambda: accepted("png, profiles"),
     "tiff, 15 M strips": strips,
     "tiff, LZW": lambda: accepted("tiff, LZW"),
     "bmp, runs": lambda: accepted("bmp, runs"),

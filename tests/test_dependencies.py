@@ -22,7 +22,7 @@ MENDED = {
     "numpy": ((2, 0), "before, pixels of 256 and more become others, unasked"),
     "onnx": ((1, 21), "CVE-2026-27489, CVE-2026-34446, CVE-2026-34447: external data outside the model's folder"),
     "orjson": ((3, 11, 6), "CVE-2025-67221: lists within one another are written without a limit"),
-    "pillow": ((13, 0), "CVE-2026-25990, CVE-2026-96639, CVE-2026-112403: writes beyond buffers, in JPEG's decoder, too"),
+    "pillow": ((13, 0), "CVE-2026-25990, CVE-2026-96639, CVE-2026-112403: writes beyond buffers, of JPEGs too"),
     "pyarrow": ((23, 0, 1), "CVE-2026-25087: memory is used after it is freed while an IPC file is read"),
     "python-multipart": ((0, 0, 27), "CVE-2026-40347, CVE-2026-42561: preambles and headers of parts without end"),
     "ray": ((2, 56), "CVE-2025-62593, CVE-2026-41486, CVE-2026-57516: code of others runs, from a page or a file"),

@@ -3,6 +3,7 @@
 import json
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import time
@@ -13,6 +14,7 @@ from urllib.parse import urlsplit
 import httpx
 import pytest
 
+from nonneg_core.pixels.pricing.price import MAX_SECONDS
 from nonneg_runtime.bundle.bundle_folder import Bundle
 
 pytestmark = [pytest.mark.slow, pytest.mark.waits]
@@ -118,6 +120,27 @@ def test_a_thread_that_hangs_keeps_no_process_alive(
         log = process.stderr.read()
         assert ("has been running for more than 1 s" in log) is not told
         assert "time.sleep(600)" in log or 'hanging.py", line' in log, "where it hangs is told"
+
+
+def held() -> bytes:
+    """A BMP of 49 megapixels whose lines end after one point: the rest of each is filled in Python, one by one."""
+    side = 7_000
+    head = struct.pack("<IiiHHIIiiII", 40, side, side, 1, 8, 1, 0, 0, 0, 256, 0)
+    return b"BM" + struct.pack("<IHHI", 0, 0, 0, 54 + 1024) + head + bytes(1024) + b"\1\5\0\0" * side
+
+
+def test_an_image_that_holds_up_its_decoder_is_refused_and_the_server_goes_on(
+    start: Callable, bundle: Bundle, png: Callable[[int], bytes]
+) -> None:
+    with start("--model", str(bundle.path)) as (address, process):
+        for _ in range(2):
+            refused = httpx.post(f"{address}/embed", content=held(), timeout=120)
+            error = refused.json()["error"]
+            assert (refused.status_code, error["type"], error["field"]) == (413, "image_too_large", "seconds")
+            assert error["limit"] == MAX_SECONDS
+            assert httpx.post(f"{address}/embed", content=png(0), timeout=60).status_code == 200
+            assert httpx.get(f"{address}/livez").status_code == 200
+        assert process.poll() is None
 
 
 GONE_AT = """
