@@ -20,6 +20,7 @@ MAX_TEXT = 16 * 2**20  # bytes of texts and profiles, once they are inflated
 PNG_PER_BYTE = 4e-9  # seconds a byte of pixels that comes out of the inflating and the row filters
 PER_BYTE_OF_FILE = 20e-9
 PNG_PER_PIXEL = 9e-9  # seconds
+SEE_THROUGH = 18e-9  # seconds a pixel more for a profile where some are transparent
 _CHANNELS = {0: 1, 2: 3, 3: 1, 4: 2, 6: 4}
 _PNG_CHUNK = struct.Struct(">I4s")
 _INFLATES = 1032  # bytes out of one, at most
@@ -35,22 +36,23 @@ def price_of_png(data: bytes) -> Price:
     channels = _CHANNELS.get(colour)
     if channels is None or depth not in (1, 2, 4, 8, 16):
         raise broken("PNG", len(data))
-    spent, profile = _png_chunks(data)
+    spent, profile, see_through = _png_chunks(data)
+    converted = CONVERTED + (SEE_THROUGH if see_through or channels in (2, 4) else 0)
     inflated = height * ((width * channels * depth + 7) // 8 + 1) * (2 if interlaced else 1)
     seconds = (
         inflated * PNG_PER_BYTE
         + len(data) * PER_BYTE_OF_FILE
         + spent
-        + width * height * (PNG_PER_PIXEL + (CONVERTED if profile else 0))
+        + width * height * (PNG_PER_PIXEL + (converted if profile else 0))
     )
     stored = 1 if channels == 1 and depth <= 8 else 4
     memory = resident(width, height, decoding=stored, stored=stored)
     return Price("PNG", width, height, seconds, memory)
 
 
-def _png_chunks(data: bytes) -> tuple[float, bool]:
-    """Return the seconds that all but the pixels take, and whether there is a profile; refuse what is too much."""
-    at, parts, exif, text, profile, end = 8, 0, 0, 0, False, len(data) - 8
+def _png_chunks(data: bytes) -> tuple[float, bool, bool]:
+    """Return the seconds of all but the pixels, whether there are a profile and a colour to see through; or refuse."""
+    at, parts, exif, text, profile, see_through, end = 8, 0, 0, 0, False, False, len(data) - 8
     while at <= end:
         length, name = _PNG_CHUNK.unpack_from(data, at)
         parts += 1
@@ -59,6 +61,8 @@ def _png_chunks(data: bytes) -> tuple[float, bool]:
         elif name in (b"zTXt", b"iTXt", b"iCCP"):
             text += min(_MOST_INFLATED, length * _INFLATES)
             profile = profile or name == b"iCCP"
+        elif name == b"tRNS":
+            see_through = True
         elif name == b"IEND":
             break
         at += 12 + length
@@ -74,7 +78,7 @@ def _png_chunks(data: bytes) -> tuple[float, bool]:
             value=text,
             limit=MAX_TEXT,
         )
-    return parts * PER_PART + exif * PER_EXIF_BYTE + text * PNG_PER_BYTE, profile
+    return parts * PER_PART + exif * PER_EXIF_BYTE + text * PNG_PER_BYTE, profile, see_through
 
 
 # The price of a WebP's first frame, read from its chunks.
