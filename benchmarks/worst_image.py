@@ -43,7 +43,7 @@ view, small = Preprocessor(View(size=224), decode=sys.argv[2]), io.BytesIO()
 data = Path(sys.argv[1]).read_bytes()
 apart = belongs_apart(identify(data))
 Image.new("RGB", (64, 64)).save(small, "BMP" if apart else "JPEG")
-view.seen(small.getvalue())
+view.view_with_size(small.getvalue())
 pid = of_this_thread().process.pid if apart else os.getpid()
 def status(name):
     lines = Path(f"/proc/{pid}/status").read_text().splitlines()
@@ -56,7 +56,7 @@ def used():
 Path(f"/proc/{pid}/clear_refs").write_text("5")
 before, began = status("VmRSS"), used()
 try:
-    view.seen(data)
+    view.view_with_size(data)
     outcome = "seen"
 except Exception as error:
     outcome = getattr(error, "type", repr(error))

@@ -72,12 +72,12 @@ class Pictures:
     def read(self, photo: str) -> bytes:
         """Return a photo's file; NotFound where it is gone, or a link leads out of the folder."""
         try:
-            found = _regular_file(self._path(photo))
+            data = _regular_file(self._path(photo))
         except OSError:
             raise _gone(photo) from None
-        if found is None:
+        if data is None:
             raise _gone(photo)
-        return found
+        return data
 
     def stamp(self, photo: str) -> str:
         """Return what changes when the file does: when it was written last, and its size."""

@@ -77,5 +77,5 @@ def _of_heif(data: bytes) -> tuple[int, int]:
         if name == b"meta":
             break
         at = end
-    sizes = [struct.unpack(">II", found[1]) for found in islice(_SIZE.finditer(data, at, end), MAX_PARTS)]
+    sizes = [struct.unpack(">II", match[1]) for match in islice(_SIZE.finditer(data, at, end), MAX_PARTS)]
     return max(width for width, _ in sizes), max(height for _, height in sizes)
