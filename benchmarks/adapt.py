@@ -41,7 +41,6 @@ from nonneg_vectors.evaluation.uncertainty import paired
 Numbers = NDArray[np.int64]
 Scores = dict[tuple[str, str], NDArray[np.float64]]  # (length, metric) -> one number a query
 METRICS = ("P@1", "mAP@100")
-GATES = 10  # one in so many of the photos that adapt sets the gates
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,9 +110,8 @@ def parts(source: SourceBundle, data: list[Data], photos: list[int], adapted: Ca
 
 def adapted(source: SourceBundle, data: Data, chosen: Numbers, known: bool, *, train: bool) -> Head:
     """Return the head for some of the photos."""
-    gates = np.arange(len(chosen)) % GATES == 0
     labels = data.labels if known else Labels(np.full(len(data.features), UNLABELLED), ())
-    part = Parts(chosen[~gates], chosen[gates], chosen[:0], 0)
+    part = Parts(chosen, chosen[:0], 0)
     fitted = fit(source, data.features, part, labels, Weights())
     if train:
         from nonneg_export.adapt.trained_front import trained

@@ -4,10 +4,9 @@
 
 PHOTOS are those that the head was fitted on (export/nonneg_export/shipped_models/MODEL.log.md). From the features of
 four crops of each both heads are computed: the strongest columns as far as they go, and with the named columns in place
-of the last ones; in front are the trained columns of the shipped model, and gates are its own. A labelled folder holds
-a folder of photos a class; each photo asks for the others of its class. P@1 and mAP@100 at full length, their
-differences with 95 % intervals over the queries, and the largest difference between the first 512 columns of a vector
-with names and without. Prints a table, then one JSON line.
+of the last ones; in front are the trained columns of the shipped model. A labelled folder holds
+a folder of photos a class; each photo asks for the others of its class. P@1 and mAP@100 at full length and their
+differences with 95 % intervals over the queries. Prints a table, then one JSON line.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from nonneg_core.arrays import Rows
 sys.path.insert(0, str(Path(__file__).parent / "serving"))
 
 from provenance import provenance
-from stability import GATE, NAMES, encoder
+from stability import NAMES, encoder
 
 from nonneg_export.calibrate.photo_folder import find_photos
 from nonneg_export.certify.certified_encoders import head_apart
@@ -39,7 +38,7 @@ from nonneg_vectors.evaluation.ranking import retrieval
 from nonneg_vectors.evaluation.uncertainty import paired
 from research.models.rebuild import PLANS
 
-PREFIX, TRAINED, OPPOSITES, TAIL_GATE = 512, 192, 480, 0.75  # of the recipes
+TRAINED = 192  # of the recipes
 CROPS = 4  # of each photo, as the recipes draw them
 
 
@@ -54,7 +53,6 @@ def main() -> None:
     for name, row in found.items():
         cells = [f"{a:.3f} | {b:.3f} | {d:+.3f} [{low:+.3f} {high:+.3f}]" for a, b, d, low, high in row["metrics"]]
         print(f"| {name} | {' | '.join(cells)} |")
-    print(f"\nlargest difference in the first {PREFIX} columns: {max(row['prefix'] for row in found.values()):.2g}")
     print(json.dumps({"model": model, "sets": found, **provenance()}))
 
 
@@ -67,12 +65,9 @@ def heads(model: str, rows: Rows) -> tuple[Head, Head]:
     assert classifier is not None
     plain = analytic(basis, rows, shipped.dimensions)
     named = choose_names(class_directions(basis, classifier, np.square(rows).mean(axis=0)), NAMES)
-    with_them = with_names(plain, basis, named, rows, OPPOSITES)
-    front, tail = first(shipped, TRAINED), plain.dimensions - TRAINED
-    gate = np.full(tail, TAIL_GATE, dtype=np.float32)
-    theirs = gate.copy()
-    theirs[-NAMES:] = GATE
-    return joined(front, last(plain, tail).gated(gate)), joined(front, last(with_them, tail).gated(theirs))
+    front = first(shipped, TRAINED)
+    with_them, _ = with_names(front, basis, named.columns(basis), rows, shipped.dimensions)
+    return joined(front, last(plain, plain.dimensions - TRAINED)), with_them
 
 
 def priced(pair: tuple[Head, Head], rows: Rows, folder: Path) -> dict[str, Any]:
@@ -82,7 +77,6 @@ def priced(pair: tuple[Head, Head], rows: Rows, folder: Path) -> dict[str, Any]:
     codes = [head.embed(rows) for head in pair]
     return {
         "metrics": [compared(codes[0], codes[1], labels, metric) for metric in ("P@1", "mAP@100")],
-        "prefix": float(np.abs(codes[0][:, :PREFIX] - codes[1][:, :PREFIX]).max()),
         "images": len(rows),
     }
 

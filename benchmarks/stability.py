@@ -37,7 +37,7 @@ from nonneg_export.certify.certified_encoders import Certified, open_certified
 from nonneg_runtime.bundle.bundle_folder import Bundle, open_bundle, write_bundle
 from nonneg_runtime.bundle.evidence import StabilityRecord
 from nonneg_runtime.heads.analytic_head import EXPONENT, Basis, components
-from nonneg_runtime.heads.head import Head, along, choose_names, class_directions
+from nonneg_runtime.heads.head import Head, choose_names, class_directions, taken
 from nonneg_runtime.heads.moments import spread
 from nonneg_runtime.seeing.preprocess import Preprocessor
 from nonneg_runtime.words.names import read_names
@@ -46,7 +46,7 @@ from nonneg_vectors.evaluation.uncertainty import interval
 from research.models.rebuild import PLANS
 
 SEEDS = (1, 2, 3)
-NAMES, COMPONENTS, GATE = 800, 1024, 1.1  # of the recipes
+NAMES, COMPONENTS = 800, 1024  # of the recipes
 SMALLEST = 0.25  # share of a photo that a crop holds
 STRONGEST = 10
 
@@ -145,9 +145,7 @@ def columns(model: str, rows: Rows) -> Columns:
     p = (rows - mean) @ matrix
     basis = Basis(mean, matrix, float(np.sqrt(np.square(p, dtype=np.float64).mean())))
     named = choose_names(class_directions(basis, classifier, np.square(rows).mean(axis=0)), NAMES)
-    directions = np.asarray(basis.matrix @ named.directions, dtype=np.float32)
-    head = along(basis, directions, np.arange(NAMES))
-    return Columns(head.gated(np.full(NAMES, GATE, dtype=np.float32)), named.classes)
+    return Columns(named.columns(basis), named.classes)
 
 
 def shipped(model: str) -> Columns:
@@ -158,9 +156,9 @@ def shipped(model: str) -> Columns:
     assert whole is not None
     assert bundle.manifest.names is not None
     names = read_names(bundle.path / bundle.manifest.names.file, bundle.manifest.dimensions).names
-    last = [name.dimension for name in names if name.klass is not None]
-    head = Head(whole.weight[:, last], whole.bias[last], whole.gate[last], whole.power)
-    return Columns(head, np.array([name.klass for name in names if name.klass is not None]))
+    places = {name.klass: name.dimension for name in names if name.klass is not None}
+    classes = np.array(sorted(places))
+    return Columns(taken(whole, np.array([places[klass] for klass in classes])), classes)
 
 
 def compared(a: Columns, b: Columns, rows: Rows) -> dict[str, float]:

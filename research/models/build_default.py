@@ -26,6 +26,7 @@ PATH = click.Path(path_type=Path)
 @click.option("--out", type=PATH, help="Write the bundles into this folder, each under its name.")
 @click.option("--replace", is_flag=True, help="Replace what is there.")
 @click.option("--fit", "photos", type=PATH, help="Fit the heads again on these photos (a folder of folders).")
+@click.option("--keep-front", is_flag=True, help="With --fit: keep the installed model's trained columns and names.")
 @click.option("--evidence", type=PATH, help="Other photos with ImageNet's wnids as folders, to check names on.")
 @click.option("--evidence-data", default="", help="With --evidence: what they are, for the manifest.")
 @click.option("--chosen", type=PATH, help="With --fit: further such photos, to choose names for the other columns on.")
@@ -45,7 +46,8 @@ def build_default(
     (/usr/share/wordnet of Debian's wordnet-base). With --evidence alone: as they are, and the precision of names along
     a class measured again, where folders named pets and caltech101 count, too. With --fit: train their heads on
     photos, measure them, write all into --out; so also photo-best, which stands on both backbones and does not come
-    with nonneg.
+    with nonneg. With --fit and --keep-front nothing is trained: the head is laid out again around the trained and named
+    columns of the installed model. What the backbone answers is kept in OUT/NAME.seen, so that a run resumes.
     """
     fitted = photos is not None
     chosen = [plan_of(name, fitted=fitted).name for name in names or shipped_names()]
@@ -67,29 +69,27 @@ def build_default(
 
 
 def _fit(names: list[str], photos: Path, out: Path | None, flags: dict[str, Any]) -> None:
-    from research.models.shipped_fit import fit, ship
+    from research.models.shipped_fit import SeenPhotos, Sets, fit, read_run, run_view, ship, with_installed_front
 
     out = _given("fit", "out", out)
     for field in ("evidence", "evaluate"):
         _given("fit", field, flags[field])
+    sets = Sets(
+        flags["evidence"],
+        flags["evaluate"],
+        flags["evidence_data"] or flags["evidence"].name,
+        flags["evaluation_data"] or flags["evaluate"].name,
+        flags["chosen"],
+        flags["chosen_data"] or (flags["chosen"].name if flags["chosen"] else ""),
+    )
     for name in names:
-        run = fit(name, photos, out / f"{name}.run")
-        with tempfile.TemporaryDirectory(prefix="nonneg-") as work, ProgressBar("measuring") as bar:
-            bundle = ship(
-                name,
-                run,
-                flags["evidence"],
-                flags["evaluate"],
-                Path(work),
-                out / name,
-                out / f"{name}.ranges.json",
-                version=flags["model_version"],
-                evidence_data=flags["evidence_data"] or flags["evidence"].name,
-                chosen=flags["chosen"],
-                chosen_data=flags["chosen_data"] or (flags["chosen"].name if flags["chosen"] else ""),
-                labelled_data=flags["evaluation_data"] or flags["evaluate"].name,
-                tick=bar.move,
-            )
+        keep = flags["keep_front"]
+        run = None if keep else fit(name, photos, out / f"{name}.run")
+        with ProgressBar("measuring") as bar:
+            view = open_bundle(SHIPPED / name).manifest.view if run is None else run_view(run)
+            seen = SeenPhotos(name, view, out / f"{name}.seen", bar.move)
+            trained = with_installed_front(name, find_photos(photos), seen) if run is None else read_run(run)
+            bundle = ship(name, trained, seen, sets, out / name, flags["model_version"])
         _tell(bundle)
 
 

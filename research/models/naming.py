@@ -90,19 +90,19 @@ def _named_columns(fitted_on: Rows, rows: Rows, classes: Numbers, classifier: Fl
 def described(
     classes: Numbers,
     labels: Sequence[str],
-    first: int,
+    places: Numbers,
     faithfulness: Doubles,
     precise: Precisions,
     ranks: dict[int, int],
 ) -> tuple[Name, ...]:
-    """Return a record for every named column, the first of which is dimension `first`."""
+    """Return a record for every column along a class, by dimension; `places`: where they stand."""
     records = []
     for j, klass in enumerate(classes.tolist()):
         precision, photos = precise.get(klass, (None, 0))
         records.append(
             Name.model_validate(
                 {
-                    "dimension": first + j,
+                    "dimension": int(places[j]),
                     "name": labels[klass],
                     "class": klass,
                     "faithfulness": round(float(faithfulness[j]), 3),
@@ -112,4 +112,4 @@ def described(
                 }
             )
         )
-    return tuple(records)
+    return tuple(sorted(records, key=lambda name: name.dimension))

@@ -15,9 +15,8 @@ from nonneg_export.calibrate.photo_records import Tick
 from nonneg_runtime.bundle.bundle_folder import Bundle, write_bundle
 from nonneg_runtime.words.names import Name, Names, read_names
 from research.models.naming import Precisions, precisions
+from research.models.shipped_names import FROM_PHOTOS
 from research.models.shown_classes import ShownClasses, shown_classes
-
-FROM_PHOTOS = "; of names from photos: "  # before what these were checked on, which stays
 
 
 def recheck(

@@ -20,6 +20,7 @@ from nonneg_runtime.words.names import NAMES, Name, Names
 from research.models.naming import classes_of
 
 PREFIX = 512
+FROM_PHOTOS = "; of names from photos: "  # before what these were checked on
 MOSTLY = "mostly "  # before what a column's strongest photos show: it lies along no class
 
 
@@ -53,10 +54,35 @@ def completed(
     return names.model_copy(
         update={
             "chosen_on": chosen_data,
-            "unnamed": f"no class, and no everyday word for one, is shown by {CLEAR:.0%} of its strongest photos on "
-            f"three sets of photos ({len(others) - len(observed)} of {len(others)} columns that lie along no class)",
+            "unnamed": _unnamed(len(others) - len(observed), len(others)),
             "names": tuple(sorted(entries, key=lambda name: name.dimension)),
         }
+    )
+
+
+def with_installed_words(names: Names, installed: Names, kept: int) -> Names:
+    """Return names along classes with the everyday words and the names from photos of an installed model.
+
+    kept: columns in front that are the installed model's: of names from photos, theirs stay.
+    """
+    common = {name.klass: name.common for name in installed.names if name.klass is not None}
+    entries = [name.model_copy(update={"common": common.get(name.klass, "")}) for name in names.names]
+    entries += [name for name in installed.names if name.source == "photos" and name.dimension < kept]
+    others, shown = names.dimensions - len(names.names), len(entries) - len(names.names)
+    return names.model_copy(
+        update={
+            "chosen_on": installed.chosen_on,
+            "precision_on": names.precision_on + FROM_PHOTOS + installed.precision_on.rpartition(FROM_PHOTOS)[2],
+            "unnamed": _unnamed(others - shown, others),
+            "names": tuple(sorted(entries, key=lambda name: name.dimension)),
+        }
+    )
+
+
+def _unnamed(without: int, others: int) -> str:
+    return (
+        f"no class, and no everyday word for one, is shown by {CLEAR:.0%} of its strongest photos on "
+        f"three sets of photos ({without} of {others} columns that lie along no class)"
     )
 
 

@@ -21,13 +21,13 @@ from nonneg_core.process.long_runs import Interrupted
 from nonneg_core.shortening import unit
 from nonneg_export.adapt import fitting
 from nonneg_export.adapt.backbone import FeatureBackbone, open_source
-from nonneg_export.adapt.fitting import fit, largest, split
+from nonneg_export.adapt.fitting import TRAINED, fit, largest, split
 from nonneg_export.adapt.photo_features import FeatureExtractor, Features, compute_features
 from nonneg_export.adapt.photo_labels import Labels, labels_of
 from nonneg_export.adapt.trained_front import STEPS_A_PHOTO, train_front, trained
 from nonneg_export.calibrate.photo_folder import Photos, find_photos
 from nonneg_export.calibrate.photo_records import RecordBuffer, Records, record_form, sealed
-from nonneg_runtime.heads.feature_head import OPEN, Weights
+from nonneg_runtime.heads.feature_head import Weights
 from nonneg_runtime.heads.head import Head
 from nonneg_runtime.inference.encoder import open_session
 from nonneg_runtime.seeing.preprocess import Preprocessor
@@ -72,11 +72,10 @@ def test_copies_lie_on_one_side(tiles: Path, tmp_path: Path) -> None:
     found = compute_features(source, FeatureBackbone(source, tmp_path, 1), find_photos(folder))
     parts = split(found, source.head)
     names = [{found.path(n).name.removeprefix("small-") + found.path(n).parent.name for n in part.tolist()}
-             for part in (parts.fit, parts.gate, parts.judged)]  # fmt: skip
+             for part in (parts.fit, parts.judged)]  # fmt: skip
     assert parts.copies > 3
-    assert not names[0] & names[2]
-    assert not names[1] & names[2]
-    assert len(parts.judged) == len(names[2])  # nor twice in the judging part
+    assert not names[0] & names[1]
+    assert len(parts.judged) == len(names[1])  # nor twice in the judging part
 
 
 def test_the_part_of_a_photo_depends_on_its_content(tiles: Path, features: Features, tmp_path: Path) -> None:
@@ -309,12 +308,11 @@ def test_training_changes_the_front_alone_and_follows_the_number_of_photos(featu
     fitted = fit(source, features, parts, labels, Weights() if labelled else Weights(labels=0))
     told: list[tuple[int, int | None]] = []
     found = trained(fitted, features, parts, labels, lambda done, total: told.append((done, total)))
-    assert (found.front, found.steps) == (OPEN, int(STEPS_A_PHOTO * len(parts.fit)))
+    assert (found.front, found.steps) == (TRAINED, int(STEPS_A_PHOTO * len(parts.fit)))
     assert told[-1] == (found.steps, found.steps)
     before, after = fitted.head, found.head
-    np.testing.assert_array_equal(after.weight[:, OPEN:], before.weight[:, OPEN:])
-    assert not np.allclose(after.weight[:, :OPEN], before.weight[:, :OPEN])
-    assert 0.2 < (after.embed(features.roots(parts.gate)) > 0).mean() < 0.25
+    np.testing.assert_array_equal(after.weight[:, TRAINED:], before.weight[:, TRAINED:])
+    assert not np.allclose(after.weight[:, :TRAINED], before.weight[:, :TRAINED])
 
 
 @pytest.mark.nightly
@@ -324,7 +322,7 @@ def test_training_teaches_short_prefixes_who_is_near_whom() -> None:
     codes = np.arange(400) % 20
     rows = np.abs(g.normal(size=(20, 64))[codes] + 0.7 * g.normal(size=(400, 64))).astype(np.float32)
     nothing = np.zeros(256, dtype=np.float32)
-    start = Head(g.normal(size=(64, 256)).astype(np.float32), nothing - 4, nothing)
+    start = Head(g.normal(size=(64, 256)).astype(np.float32), nothing - 4)
 
     def found(head: Head) -> float:
         z = unit(head.embed(rows)[:, :64])

@@ -23,14 +23,16 @@ from nonneg_export.commands.whole_bundles import info
 from nonneg_export.share.model_card import card
 from nonneg_runtime.bundle.bundle_folder import DEFAULT, SHIPPED, Bundle, open_bundle
 from nonneg_runtime.bundle.head_file import HEAD, read_head
-from nonneg_runtime.heads.feature_head import last
-from nonneg_runtime.heads.head import Head
+from nonneg_runtime.heads.head import Head, taken
 from nonneg_runtime.inference.encoder import open_session
+from nonneg_runtime.words.names import read_names
 from nonneg_vectors.evaluation.certificate_splits import pasted_pairs, split_for_certificate
 
 SAMPLES = ("astronaut.png", "chelsea.png", "coffee.png", "motorcycle_left.png", "rocket.jpg")
 OF_EACH = 8
-NAMED = np.arange(1248, 2048)  # columns of photo
+NAMED = np.array(  # columns of photo along a class
+    [name.dimension for name in read_names(DEFAULT / "names.json", 2048).names if name.source == "direction"]
+)
 
 
 @pytest.fixture(scope="module")
@@ -61,7 +63,7 @@ def deciding(found: CertificateFigures) -> list[tuple[str, int]]:
 
 def along_classes() -> Head:
     """The columns of the default model that have a class's name."""
-    return last(read_head(DEFAULT / HEAD), len(NAMED))
+    return taken(read_head(DEFAULT / HEAD), NAMED)
 
 
 @pytest.mark.slow
@@ -76,8 +78,7 @@ def test_the_default_model_passes() -> None:
 def test_a_random_head_fails_though_it_claims_the_same_names() -> None:
     seen, like = looked(), read_head(DEFAULT / HEAD)
     weight = np.random.default_rng(3).normal(size=like.weight.shape).astype(np.float32) / 20
-    gate = np.full(like.dimensions, 0.3, dtype=np.float32)
-    found = seen.through(Head(weight, -(seen.rows.mean(axis=0) @ weight), gate, like.power), NAMED)
+    found = seen.through(Head(weight, -(seen.rows.mean(axis=0) @ weight), like.power), NAMED)
     assert found.outcome == "fail"
     assert "is not above an untrained head" in found.reason
 

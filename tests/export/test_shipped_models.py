@@ -55,22 +55,32 @@ def test_columns_stand_in_the_order_they_were_fitted_in_and_live(bundle: Bundle)
     assert columns.original == tuple(range(DIMENSIONS))
     assert bundle.manifest.calibration.ranked_by == "nested"
     assert np.mean(np.array(columns.frequency) > 0) >= 0.99
-    assert np.mean(columns.frequency) <= 0.25
+    assert 0.45 < np.mean(columns.frequency) < 0.55
 
 
-def test_the_gate_is_open_in_front_and_higher_for_names(bundle: Bundle) -> None:
+def test_pairs_of_columns_exclude_each_other_on_every_photo(bundle: Bundle) -> None:
     head = read_head(bundle.path / HEAD)
     assert bundle.manifest.head is not None
     assert bundle.manifest.head.trained == TRAINED
-    assert not head.gate[:TRAINED].any()
-    assert set(head.gate[TRAINED:-NAMED].tolist()) == {0.75}
-    np.testing.assert_allclose(head.gate[-NAMED:], 1.1, rtol=1e-6)
+    weight = head.weight / np.linalg.norm(head.weight, axis=0)
+    opposite = (weight.T @ weight).argmin(axis=0)
+    pairs = np.array([j for j in range(DIMENSIONS) if (head.weight[:, j] == -head.weight[:, opposite[j]]).all()])
+    assert len(pairs) == DIMENSIONS - TRAINED - NAMED
+    np.testing.assert_allclose(head.bias[pairs], -head.bias[opposite[pairs]], atol=1e-3)
+
+
+def test_three_hundred_names_stand_within_512_and_expected_activation_falls_behind_them(bundle: Bundle) -> None:
+    names = read_names(bundle.path / "names.json", DIMENSIONS).names
+    places = [name.dimension for name in names if name.source == "direction"]
+    assert [place for place in places if place < 512] == list(range(TRAINED, 512))
+    expected = bundle.manifest.columns.expected_activation
+    assert (np.diff(expected[512:]) <= 1e-4).all()
+    assert (np.diff(expected[TRAINED:512]) <= 1e-4).all()
 
 
 def test_every_named_dimension_has_its_evidence(bundle: Bundle) -> None:
     every = read_names(bundle.path / "names.json", DIMENSIONS)
     names = [name for name in every.names if name.source == "direction"]
-    assert [name.dimension for name in names] == list(range(DIMENSIONS - NAMED, DIMENSIONS))
     assert len({name.klass for name in names}) == NAMED
     checked = [name.precision for name in names if name.precision is not None]
     assert len(checked) >= 125
@@ -86,9 +96,9 @@ def test_other_columns_are_named_by_what_their_photos_show_or_said_to_have_no_na
     held = read_names(bundle.path / "names.json", DIMENSIONS)
     observed = [name for name in held.names if name.source == "photos"]
     assert min(name.precision or 0 for name in observed) >= 0.6
-    assert all(name.dimension < DIMENSIONS - NAMED and name.name.startswith("mostly ") for name in observed)
+    assert all(name.name.startswith("mostly ") for name in observed)
     assert bundle.manifest.names is not None
-    assert bundle.manifest.names.first_512 == sum(name.dimension < 512 for name in held.names) > 20
+    assert bundle.manifest.names.first_512 == sum(name.dimension < 512 for name in held.names) >= 320
     assert f"{DIMENSIONS - NAMED - len(observed)} of {DIMENSIONS - NAMED}" in held.unnamed
     assert (bundle.path / "names.json").stat().st_size < 2**20
 
@@ -116,7 +126,7 @@ def test_another_view_of_a_photo_is_nearer_than_another_photo(bundle: Bundle, re
     for precision in ("fp32", "int8"):
         z = open_session(open_variant(bundle.path, precision).encoder).run(pixels)
         assert z.min() == 0
-        assert 0.1 < (z > 0).mean() < 0.35
+        assert 0.4 < (z > 0).mean() < 0.65
         first, second = np.split(unit(z[:, :64]), 2)
         assert (np.argmax(first @ second.T, axis=1) == np.arange(len(real_photos))).all()
 

@@ -40,10 +40,10 @@ from nonneg_runtime.inference.encoder import open_session
 from nonneg_runtime.words.lexicon import read_lexicon
 from nonneg_runtime.words.names import read_names
 
-ACTIVATION = "p^0.6 where p = relu({} weight + bias) is above the gate"
+ACTIVATION = "relu({} weight + bias)^0.6"
 TAKEN = {"roots": "sqrt(features)", "features": "features", "directions": "(features / |features|)"}
 COMPARED = 100  # photos on which another form is held against the exact one
-LEAST_KEPT = 0.6  # of the ten nearest neighbours, as for the shipped models: a gate is a jump
+LEAST_KEPT = 0.6  # of the ten nearest neighbours, as for the shipped models
 TOLERANCE = 0.95  # of another form's golden vector: processors round differently; one that saturates is far below
 
 
@@ -64,7 +64,7 @@ class AdaptationRecords:
         weights = self.fitted.weights
         return AdaptationRecord(
             source=self.source.bundle.manifest.name,
-            photos=len(self.parts.fit) + len(self.parts.gate),
+            photos=len(self.parts.fit),
             judged=len(self.parts.judged),
             classes=self.fitted.classes,
             mean=round(weights.mean, 4),
@@ -100,8 +100,7 @@ def _beside(adapted: AdaptationRecords, work: Path) -> list[str]:
     if names is not None:
         kept_names(read_names(work / names.file, dimensions)).write(work / names.file)
     if lexicon is not None:
-        begin = dimensions - adapted.source.named
-        kept_lexicon(read_lexicon(work / lexicon.file, dimensions), begin).write(work / lexicon.file)
+        kept_lexicon(read_lexicon(work / lexicon.file, dimensions), adapted.source.named).write(work / lexicon.file)
     return [*filenames, record.file]
 
 
@@ -132,7 +131,7 @@ def _manifest(adapted: AdaptationRecords, out: Path, work: Path) -> Manifest:
         update={
             "name": name_after(out),
             "version": "1",
-            "description": f"{source.name}, its head adapted to {len(parts.fit) + len(parts.gate):,} photos",
+            "description": f"{source.name}, its head adapted to {len(parts.fit):,} photos",
             "derived_from": source.fingerprint,
             "provenance": _provenance(adapted),
             "columns": statistics.columns(np.arange(adapted.fitted.head.dimensions)),
@@ -203,7 +202,7 @@ def _lexicon(adapted: AdaptationRecords, work: Path) -> LexiconRecord | None:
 
 
 def _provenance(adapted: AdaptationRecords) -> Provenance:
-    was, photos = adapted.source.bundle.manifest.provenance, len(adapted.parts.fit) + len(adapted.parts.gate)
+    was, photos = adapted.source.bundle.manifest.provenance, len(adapted.parts.fit)
     labelled = f", with labels of {adapted.fitted.classes} classes" if adapted.fitted.classes else ", without labels"
     steps = adapted.fitted.steps
     taught = f", the first {adapted.fitted.front} trained on the photos in {steps:,} steps" if steps else ""

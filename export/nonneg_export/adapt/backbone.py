@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import hashlib
 import shutil
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
 
-from nonneg_core.arrays import Rows
+from nonneg_core.arrays import Numbers, Rows
 from nonneg_core.errors import ConfigInvalid, MissingExtra
 from nonneg_core.pixels.view import Pixels, View
 from nonneg_core.terminal.installing import extra_hint
@@ -39,7 +39,7 @@ class SourceBundle:
     bundle: Bundle
     head: Head
     ordinary: Spread | None  # what the head was fitted on; None: the head stands for the bundle's own embedding
-    named: int = 0  # columns at the end that have names
+    named: Numbers = field(default_factory=lambda: np.zeros(0, np.int64))  # its columns along a class, which stay
     trained: int = 0  # columns in front that were trained
 
     @property
@@ -89,15 +89,14 @@ def _by_embedding(bundle: Bundle, why: str) -> SourceBundle:
             limit=WIDEST,
         )
     nothing = np.zeros(dimensions, dtype=np.float32)
-    return SourceBundle(bundle, Head(np.eye(dimensions, dtype=np.float32), nothing, nothing, power=2.0), None)
+    return SourceBundle(bundle, Head(np.eye(dimensions, dtype=np.float32), nothing, power=2.0), None)
 
 
-def _named(bundle: Bundle) -> int:
-    """Return how many columns at the end lie along a class that they are called after."""
-    record, dimensions = bundle.manifest.names, bundle.manifest.dimensions
-    if record is None:
-        return 0
-    return dimensions - first_kept(read_names(bundle.path / record.file, dimensions))
+def _named(bundle: Bundle) -> Numbers:
+    """Return the columns that lie along a class that they are called after."""
+    record = bundle.manifest.names
+    names = () if record is None else read_names(bundle.path / record.file, bundle.manifest.dimensions).names
+    return np.array([name.dimension for name in names if name.source == "direction"], dtype=np.int64)
 
 
 class FeatureBackbone:
@@ -157,21 +156,16 @@ def head_inputs(head: Head, features: Rows, *, signed: bool) -> Rows:
 UNNAMED = "columns computed for other photos have no names of their own: `nonneg atlas` shows what they show in them"
 
 
-def first_kept(names: Names) -> int:
-    """Return the first of the columns at the end that lie along a class and are kept."""
-    return min((name.dimension for name in names.names if name.source == "direction"), default=names.dimensions)
-
-
 def kept_names(names: Names) -> Names:
     """Return the names of the columns that are kept."""
-    begin = first_kept(names)
-    survivors = tuple(name for name in names.names if name.dimension >= begin)
+    survivors = tuple(name for name in names.names if name.source == "direction")
     return names.model_copy(update={"names": survivors, "unnamed": UNNAMED, "chosen_on": ""})
 
 
-def kept_lexicon(lexicon: Lexicon, begin: int) -> Lexicon:
+def kept_lexicon(lexicon: Lexicon, columns: Numbers) -> Lexicon:
     """Return the words of classes that stand for kept columns alone."""
-    survivors = [number for number, entry in enumerate(lexicon.classes) if min(entry.dimensions) >= begin]
+    kept = set(columns.tolist())
+    survivors = [number for number, entry in enumerate(lexicon.classes) if kept.issuperset(entry.dimensions)]
     place = {number: i for i, number in enumerate(survivors)}
     groups: dict[tuple[int, ...], int] = {}
     words: dict[str, int] = {}

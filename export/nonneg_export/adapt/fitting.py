@@ -19,15 +19,13 @@ from nonneg_export.adapt.photo_features import Features
 from nonneg_export.adapt.photo_labels import UNLABELLED, Labels
 from nonneg_export.calibrate.photo_records import CHUNK
 from nonneg_runtime.heads.analytic_head import TURNED_ON
-from nonneg_runtime.heads.feature_head import Weights, adapted_basis, adapted_head, last
-from nonneg_runtime.heads.head import Head, first
+from nonneg_runtime.heads.feature_head import Weights, adapted_basis, adapted_head
+from nonneg_runtime.heads.head import Head, first, taken
 from nonneg_runtime.heads.moments import Spread, isotropic, streamed, within_classes
 from nonneg_vectors.curation.neighbours import PairLimits, Pairs, copies
 
 JUDGED = 4  # one photo of so many is kept to judge by
 MOST_JUDGED = 5000
-GATES = 10  # of the others, one of so many sets the gates
-MOST_GATES = 1000
 LEAST = 50  # photos that are not copies of each other
 COPIES = PairLimits()
 AT_ONCE = 512  # photos that are compared with those of two parts
@@ -35,12 +33,11 @@ AT_ONCE = 512  # photos that are compared with those of two parts
 
 @dataclass(frozen=True, eq=False)
 class Parts:
-    """Readable photos by number: to fit on, to set the gates by, to judge by; copies are in none of the last two."""
+    """Readable photos by number: to fit on, and to judge by, where no copies are."""
 
     fit: Numbers
-    gate: Numbers
     judged: Numbers
-    copies: int  # photos that were taken out of the last two parts as copies
+    copies: int  # photos that were taken out of the last part as copies
 
 
 def split(features: Features, head: Head) -> Parts:
@@ -51,15 +48,11 @@ def split(features: Features, head: Head) -> Parts:
     first[np.unique(beginnings, return_index=True)[1]] = True
     if first.sum() < LEAST:
         raise _too_few(len(features), int(first.sum()), int((~first).sum()))
-    one, other = beginnings.view("<u4").reshape(-1, 2).T
-    judges = one % max(JUDGED, -(-len(features) // MOST_JUDGED)) == 0
-    gates = ~judges & (other % max(GATES, -(-len(features) // MOST_GATES)) == 0)
-    apart = judges | gates
+    apart = beginnings.view("<u4")[::2] % max(JUDGED, -(-len(features) // MOST_JUDGED)) == 0
     near = _copied(features, head, everyone[apart & first], everyone[first])
     copied = np.union1d(everyone[apart & ~first], near)
-    gate, judged = (np.setdiff1d(everyone[some], copied) for some in (gates, judges))
-    parts = Parts(everyone[~apart], gate, judged, len(copied))
-    if len(parts.judged) < 2 or len(parts.gate) < 1:
+    parts = Parts(everyone[~apart], np.setdiff1d(everyone[apart], copied), len(copied))
+    if len(parts.judged) < 2:
         raise _too_few(len(features), int(first.sum()), len(copied))
     return parts
 
@@ -98,6 +91,7 @@ def _copied(features: Features, head: Head, apart: Numbers, everyone: Numbers) -
 # From the features of photos to the head for them.
 
 FEW = 250  # photos, below which all columns that were trained on ordinary photos stay in front
+TRAINED = 192  # columns in front that can be trained on the photos, at most
 KEPT = 96  # of them that always do: short prefixes keep telling photos of other kinds apart
 MOST_CLASSES = 4096  # whose means lie in memory
 
@@ -111,23 +105,23 @@ class Fitted:
     ordinary: Spread  # the statistics that were blended with those of the photos
     weights: Weights
     classes: int  # with two photos or more, whose spread whitened the rows; 0: without labels
-    named: int = 0  # columns at the end that are the source's
+    named: Numbers  # columns that are the source's, where they were
     steps: int = 0  # in which the front was trained
 
 
 def fit(source: SourceBundle, features: Features, parts: Parts, labels: Labels, weights: Weights) -> Fitted:
-    """Fit the head to the photos of the first part; the second sets its gates."""
+    """Fit the head to the photos of the first part."""
     own = streamed(lambda: features.pieces(parts.fit))
     trusted = weights.of(own.count)
     classes = spread_within(features, parts.fit, labels) if labels.useful and weights.labels else None
     some = sample(features, parts.fit)
     ordinary = source.ordinary or isotropic(own)
     basis = adapted_basis(own, ordinary, some, trusted, classes)
-    named = last(source.head, source.named) if source.named else None
     dimensions = min(source.head.dimensions, 2 * basis.matrix.shape[1])
     front_width = source.trained if own.count < FEW else min(source.trained, KEPT)
     front = first(source.head, front_width) if front_width else None
-    head = adapted_head(basis, some, dimensions, features.roots(parts.gate), front=front, named=named)
+    named = source.named if dimensions == source.head.dimensions else source.named[:0]
+    head = adapted_head(basis, some, dimensions, front=front, named=taken(source.head, named), places=named)
     counts = np.bincount(labels.codes[parts.fit][labels.codes[parts.fit] >= 0])
     return Fitted(
         head,
@@ -135,7 +129,7 @@ def fit(source: SourceBundle, features: Features, parts: Parts, labels: Labels, 
         ordinary,
         trusted,
         0 if classes is None else int((counts > 1).sum()),
-        source.named,
+        named,
     )
 
 

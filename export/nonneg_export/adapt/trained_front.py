@@ -13,17 +13,17 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from nonneg_core.arrays import Numbers, Rows
-from nonneg_export.adapt.fitting import Fitted, Parts, sampled
+from nonneg_export.adapt.fitting import TRAINED, Fitted, Parts, sampled
 from nonneg_export.adapt.photo_features import Features
 from nonneg_export.adapt.photo_labels import Labels
 from nonneg_export.calibrate.photo_records import Tick
 from nonneg_runtime.heads.analytic_head import teacher_vectors
-from nonneg_runtime.heads.feature_head import OPEN, gated, last
-from nonneg_runtime.heads.head import Head, first
+from nonneg_runtime.heads.feature_head import last
+from nonneg_runtime.heads.head import Head
 from nonneg_training.loop.optimiser import scheduled_rate
 from nonneg_training.losses import divergence, prefix_similarities, supervised_contrastive
 
-LENGTHS = (64, 128, OPEN, 256, 512)  # and all
+LENGTHS = (64, 128, TRAINED, 256, 512)  # and all
 BATCH, MOST_STEPS, STEPS_A_PHOTO = 512, 500, 0.5
 PEAK, WARM_UP = 0.03, 0.1
 TEMPERATURE = 0.1
@@ -31,14 +31,11 @@ EASE = 1e-3  # the power's slope at zero is infinite
 
 
 def trained(fitted: Fitted, features: Features, parts: Parts, labels: Labels, tick: Tick | None = None) -> Fitted:
-    """Return the fitted head, its front taught by (a sample of) the photos it was fitted on; gates are set again."""
+    """Return the fitted head, its front taught by (a sample of) the photos it was fitted on."""
     chosen = sampled(parts.fit)
     codes = labels.codes[chosen] if fitted.classes else None
-    front = min(OPEN, fitted.head.dimensions - fitted.named)
-    new_head, steps = train_front(fitted.head, features.roots(chosen), codes, front=front, tick=tick)
-    columns = first(new_head, new_head.dimensions - fitted.named)
-    named = last(new_head, fitted.named) if fitted.named else None
-    head = gated(columns, new_head.dimensions, features.roots(parts.gate), named)
+    front = min(TRAINED, int(fitted.named.min(initial=fitted.head.dimensions)))
+    head, steps = train_front(fitted.head, features.roots(chosen), codes, front=front, tick=tick)
     return replace(fitted, head=head, front=front, steps=steps)
 
 
@@ -47,7 +44,7 @@ def train_front(
     rows: Rows,
     codes: Numbers | None = None,
     *,
-    front: int = OPEN,
+    front: int = TRAINED,
     seed: int = 0,
     tick: Tick | None = None,
 ) -> tuple[Head, int]:

@@ -89,7 +89,7 @@ def _analytic(model: ModelProto, fitted: FittedHead) -> EncoderWithHead:
         model = activate(model)
     whole = canonical(with_root_head(model, fitted.head, takes=fitted.takes))
     taken = {"roots": "sqrt(features)", "directions": "features / |features|", "features": "features"}[fitted.takes]
-    formula = f"p^{fitted.head.power:g} where p = relu({taken} weight + bias) is above the gate"
+    formula = f"relu({taken} weight + bias)^{fitted.head.power:g}"
     return EncoderWithHead(whole, fitted.embed, formula, fitted)
 
 
@@ -134,12 +134,15 @@ def _tensors(path: Path) -> dict[str, NDArray[Any]]:
 # The analytic head with its first columns trained on the photos' features: `nonneg wrap --head train`, with torch.
 
 
+TRAINED, TRAINED_SHARE = 192, 4  # columns that learn: at most so many, and one of so many
+
+
 def with_trained_front(fitted: FittedHead, rows: Rows) -> FittedHead:
-    """Teach a head's columns without a gate, at every nested length, who is near whom by the features."""
+    """Teach a head's columns in front, at every nested length, who is near whom by the features."""
     try:
         from nonneg_export.adapt.trained_front import train_front
     except ModuleNotFoundError:
         raise MissingExtra("--head train needs torch", fix=extra_hint("training")) from None
-    front = int((fitted.head.gate == 0).sum())
+    front = min(TRAINED, fitted.head.dimensions // TRAINED_SHARE)
     head, _ = train_front(fitted.head, head_input(rows, fitted.takes), front=front)
     return replace(fitted, head=head, trained=front)

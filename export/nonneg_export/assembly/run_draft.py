@@ -134,12 +134,11 @@ def with_projector(model: ModelProto, encoder: EncoderModule, *, stored: type = 
 
 
 def head_of(encoder: EncoderModule) -> Head | None:
-    """Return the encoder's one layer, its gate and its power; None where it has more layers, or another activation."""
+    """Return the encoder's one layer and its power; None where it has more layers, or another activation."""
     if len(encoder.hidden) or OPERATORS.get(encoder.activation) != "Relu":
         return None
     weight, bias = folded(*encoder.output_layers())
-    gate = np.zeros_like(bias) if encoder.gate is None else encoder.gate.detach().numpy()
-    return Head(np.ascontiguousarray(weight.T), bias, gate, encoder.power)
+    return Head(np.ascontiguousarray(weight.T), bias, encoder.power)
 
 
 def takes(encoder: EncoderModule) -> Takes:

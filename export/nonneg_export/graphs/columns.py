@@ -94,14 +94,14 @@ def _head_edits(model: ModelProto) -> list[Edit] | None:
     """Read the arrays of a head, which may lie in a file of their own, where its power is the graph's last step."""
     makers = {name: node for node in model.graph.node for name in node.output}
     value, read = OUTPUT, ""
-    for operator in ("Pow", "Where", "Greater"):
+    for operator in ("Pow", "Relu", "Add"):
         node = makers.get(value)
         if node is None or node.op_type != operator:
             return None
-        value, read = node.input[0], node.input[1]
+        value, read = node.input[0], node.input[-1]
     inside = {tensor.name for tensor in model.graph.initializer}
-    edits = [(KEPT + "weight", 1), (KEPT + "bias", 0), (KEPT + "gate", 0)]
-    return edits if read == KEPT + "gate" and inside.issuperset(name for name, _ in edits) else None
+    edits = [(KEPT + "weight", 1), (KEPT + "bias", 0)]
+    return edits if read == KEPT + "bias" and inside.issuperset(name for name, _ in edits) else None
 
 
 def _edits(model: ModelProto, columns: int) -> list[Edit] | None:

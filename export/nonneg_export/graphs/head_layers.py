@@ -35,7 +35,7 @@ def with_root_head(
     stored: type = np.float16,
     shift: Floats | None = None,
 ) -> ModelProto:
-    """Return a copy whose pooled features f become p^power where p = relu(x weight + bias) is above the gate, else 0.
+    """Return a copy whose pooled features f become relu(x weight + bias)^power.
 
     takes: what x is of f: its roots, f as it is, or f / |f|; `stored`: the weights' type in the file, widened as it is
     loaded. shift: added to x.
@@ -55,9 +55,7 @@ def with_root_head(
         node.output[:] = ["head/features" if output == OUTPUT else output for output in node.output]
     for name, array in (arrays_of(head) | {"weight": head.weight.astype(stored)}).items():
         copy.graph.initializer.append(numpy_helper.from_array(array, KEPT + name))
-    constants = {"head/zero": 0.0, "head/power": head.power}
-    for name, value in constants.items():
-        copy.graph.initializer.append(numpy_helper.from_array(np.array(value, dtype=np.float32), name))
+    copy.graph.initializer.append(numpy_helper.from_array(np.array(head.power, dtype=np.float32), "head/power"))
     if shift is not None:
         copy.graph.initializer.append(numpy_helper.from_array(shift, "head/shift"))
     copy.graph.node.extend(_nodes(takes, shifted=shift is not None))
@@ -67,7 +65,7 @@ def with_root_head(
 
 
 def _nodes(takes: Takes, *, shifted: bool) -> list[Any]:
-    weight, bias, gate = (KEPT + name for name in PARTS)
+    weight, bias = (KEPT + name for name in PARTS)
     steps: list[Step] = [
         ("Cast", [weight], "head/weight", {"to": TensorProto.FLOAT}),
         *TAKEN[takes],
@@ -75,9 +73,7 @@ def _nodes(takes: Takes, *, shifted: bool) -> list[Any]:
         ("MatMul", ["head/moved" if shifted else "head/taken", "head/weight"], "head/turned", {}),
         ("Add", ["head/turned", bias], "head/shifted", {}),
         ("Relu", ["head/shifted"], "head/pressed", {}),
-        ("Greater", ["head/pressed", gate], "head/passes", {}),
-        ("Where", ["head/passes", "head/pressed", "head/zero"], "head/gated", {}),
-        ("Pow", ["head/gated", "head/power"], OUTPUT, {}),
+        ("Pow", ["head/pressed", "head/power"], OUTPUT, {}),
     ]
     return [
         helper.make_node(op, inputs, [output], name=f"head/{op}", **attributes)

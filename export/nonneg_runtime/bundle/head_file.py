@@ -1,6 +1,6 @@
 """head.safetensors: the weights of the layer behind the backbone, in a file of their own beside the graph.
 
-`weight` is F16 (features, D), `bias` and `gate` are F32 (D,). The graph reads them from this file at fixed places, so a
+`weight` is F16 (features, D), `bias` is F32 (D,). The graph reads them from this file at fixed places, so a
 head of the same shape can be written here without touching the graph. The bundle's manifest has to be sealed again.
 """
 
@@ -20,7 +20,7 @@ from nonneg_runtime.heads.moments import Spread, unpacked
 HEAD = "head.safetensors"
 SPREAD = "spread.safetensors"
 HEADER = 4096  # bytes before the first weight
-PARTS = ("weight", "bias", "gate")
+PARTS = ("weight", "bias")
 FORMAT = "nonneg-head-1"
 
 
@@ -29,7 +29,6 @@ def arrays_of(head: Head) -> dict[str, NDArray[Any]]:
     return {
         "weight": head.weight.astype(np.float16),
         "bias": head.bias.astype(np.float32),
-        "gate": head.gate.astype(np.float32),
     }
 
 
@@ -52,11 +51,11 @@ def read_head(path: Path) -> Head:
     """Return the head in a file, its weights widened to float32."""
     try:
         arrays, _, metadata = safetensors_file.read(path)
-        weight, bias, gate = (np.asarray(arrays[name], dtype=np.float32) for name in PARTS)
-        head = Head(weight, bias, gate, float(metadata["power"]))
+        weight, bias = (np.asarray(arrays[name], dtype=np.float32) for name in PARTS)
+        head = Head(weight, bias, float(metadata["power"]))
     except (OSError, ValueError, KeyError) as error:
         raise BundleInvalid(f"{path} holds no head ({error})", fix="copy or export the bundle again") from error
-    if not (bias.shape == gate.shape == weight.shape[1:] and metadata.get("format") == FORMAT):
+    if not (bias.shape == weight.shape[1:] and metadata.get("format") == FORMAT):
         raise BundleInvalid(f"{path} holds a head whose parts do not fit each other", fix="export the bundle again")
     return head
 

@@ -1,7 +1,7 @@
 """The analytic head of any backbone's pooled features, signed or not, and a head adapted to other photos.
 
 Features that never go below zero are taken as their square roots, others as their directions (rows of length one):
-both are what their cosines retrieve best by. The columns in front stay open, so that short prefixes keep photos apart.
+both are what their cosines retrieve best by.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from nonneg_core.arrays import Doubles, Floats, Rows
+from nonneg_core.arrays import Doubles, Numbers, Rows
 from nonneg_core.errors import DataInvalid
 from nonneg_core.shortening import unit
 from nonneg_runtime.heads.analytic_head import (
@@ -26,13 +26,10 @@ from nonneg_runtime.heads.analytic_head import (
     random_rotation,
     within,
 )
-from nonneg_runtime.heads.head import Head, analytic, first, joined, roots
+from nonneg_runtime.heads.head import Head, analytic, first, joined, roots, taken
 from nonneg_runtime.heads.moments import Spread, spread
 
 Takes = Literal["roots", "features", "directions"]
-GATE = 0.75  # of the columns behind the open ones: about a quarter of them is active on a photo
-OPEN = 192  # columns without a gate, at most
-OPEN_SHARE = 4  # and at most one of so many
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,7 +46,7 @@ class FittedHead:
         return self.head.embed(head_input(features, self.takes))
 
 
-def fit_head(features: NDArray[Any], *, dimensions: int | None = None, gate: float = GATE, seed: int = 0) -> FittedHead:
+def fit_head(features: NDArray[Any], *, dimensions: int | None = None, seed: int = 0) -> FittedHead:
     """Compute the analytic head of these rows; without `dimensions` as wide as it can be: two columns a component."""
     if not np.isfinite(features).all():
         raise DataInvalid(
@@ -64,7 +61,7 @@ def fit_head(features: NDArray[Any], *, dimensions: int | None = None, gate: flo
         )
     basis = fit_basis(rows, of, seed=seed)
     columns = analytic(basis, rows, dimensions or 2 * within(EDGES, rows.shape[1])[-1])
-    return FittedHead(columns.gated(gates(columns.dimensions, gate)), takes, of)
+    return FittedHead(columns, takes, of)
 
 
 def suitable_input(features: NDArray[Any]) -> Takes:
@@ -78,21 +75,13 @@ def head_input(features: NDArray[Any], takes: Takes) -> Rows:
     return roots(rows) if takes == "roots" else unit(rows) if takes == "directions" else rows
 
 
-def gates(dimensions: int, gate: float = GATE) -> Floats:
-    """Return each column's gate: 0 for the first columns, `gate` for the others."""
-    thresholds = np.full(dimensions, gate, dtype=np.float32)
-    thresholds[: min(OPEN, dimensions // OPEN_SHARE)] = 0
-    return thresholds
-
-
 # A head adapted to other photos: their mean, their directions, and their classes where labels are known.
 #
 # Rows are half whitened by the spread of ordinary photos - blended with how photos of one class differ, where there
 # are labels - and turned so that what varies most among one's own photos comes first. Inside blocks of components the
 # axes are turned at random: turns that are fitted to a few hundred photos hold energy on these and on no others.
-# Columns that have names stay as they are, at the end.
+# Columns that have names stay as they are, and where they are.
 
-ACTIVE = 0.245  # share of the columns that are active on a photo, on average; a quarter is the limit
 FRONT, FACTOR = 512, 2.0  # columns in front, and how much more they count beside the others
 HALF = 50  # photos that count half as much as any number of them
 
@@ -137,51 +126,43 @@ def _whitening(of: Spread) -> Doubles:
 
 
 def adapted_head(
-    basis: Basis, rows: Rows, dimensions: int, unseen: Rows, *, front: Head | None = None, named: Head | None = None
+    basis: Basis,
+    rows: Rows,
+    dimensions: int,
+    *,
+    front: Head | None = None,
+    named: Head | None = None,
+    places: Numbers | None = None,
 ) -> Head:
-    """Return the strongest columns of the basis, gated so that about a quarter of all is active on the `unseen` rows.
+    """Return the strongest columns of the basis between those that stay as they are.
 
-    front, named: columns that stay as they are, before and behind the others. `unseen`: rows that the basis was not
-    computed from, on which columns are as active as they will be.
+    front: columns that stay before the others; `named`: columns that stay at `places`.
     """
     reserved = sum(part.dimensions for part in (front, named) if part is not None)
     head = analytic(basis, rows, dimensions - reserved)
     head = head if front is None else joined(front, head)
     head = joined(scaled(first(head, FRONT), FACTOR), last(head, max(0, head.dimensions - FRONT)))
-    return gated(head, dimensions, unseen, named)
-
-
-def gated(front: Head, dimensions: int, unseen: Rows, named: Head | None = None) -> Head:
-    """Put the columns behind a gate, the named ones last: about a quarter of all is active on `unseen`."""
-    active = 0.0 if named is None else float((named.embed(unseen) > 0).sum(axis=1).mean())
-    head = front.gated(_gate(front.pressed(unseen), ACTIVE * dimensions - active))
-    return head if named is None else joined(head, named)
-
-
-def _gate(pressed: Rows, active: float) -> Rows:
-    """Return one gate for all columns but those in front, so that `active` of the columns are above it on average."""
-    gate = np.zeros(pressed.shape[1], dtype=np.float32)
-    tail = pressed[:, OPEN:]
-    if tail.size:
-        share = (active - (pressed[:, :OPEN] > 0).sum(axis=1).mean()) / tail.shape[1]
-        gate[OPEN:] = np.quantile(tail, np.clip(1 - share, 0, 1))
-    return gate
+    if named is None or places is None:
+        return head
+    order = np.empty(dimensions, dtype=np.int64)
+    order[places] = np.arange(head.dimensions, dimensions)
+    order[np.setdiff1d(np.arange(dimensions), places)] = np.arange(head.dimensions)
+    return taken(joined(head, named), order)
 
 
 def scaled(head: Head, factor: float) -> Head:
     """Return the same columns, each so many times as large before the power."""
-    weight, bias, gate = (np.asarray(part * np.float32(factor)) for part in (head.weight, head.bias, head.gate))
-    return replace(head, weight=weight, bias=bias, gate=gate)
+    weight, bias = (np.asarray(part * np.float32(factor)) for part in (head.weight, head.bias))
+    return replace(head, weight=weight, bias=bias)
 
 
 def last(head: Head, count: int) -> Head:
     """Return the last `count` columns."""
-    begin = head.dimensions - count
-    return replace(head, weight=head.weight[:, begin:], bias=head.bias[begin:], gate=head.gate[begin:])
+    return taken(head, np.arange(head.dimensions - count, head.dimensions))
 
 
 def passing(features: int, like: Head) -> Head:
     """Make a head of the same shape that lets roots of features through, each to the power, in its first columns."""
     identity = np.eye(features, like.dimensions, dtype=np.float32)
     nothing = np.zeros(like.dimensions, dtype=np.float32)
-    return Head(identity, nothing, nothing, like.power)
+    return Head(identity, nothing, like.power)

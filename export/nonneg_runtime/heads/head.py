@@ -1,4 +1,4 @@
-"""A head as arrays: roots of features -> weight, bias -> ReLU -> gate -> power; and columns that have a name."""
+"""A head as arrays: roots of features -> weight, bias -> ReLU -> power; and columns that have a name."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from nonneg_core.arrays import Doubles, Floats, Numbers, Rows
 from nonneg_core.errors import ConfigInvalid
-from nonneg_core.shortening import Vectors
+from nonneg_core.shortening import Vectors, unit
 from nonneg_runtime.heads.analytic_head import Basis, check_width, polar, strongest
 
 POWER = 0.6
@@ -18,11 +18,10 @@ POWER = 0.6
 
 @dataclass(frozen=True, eq=False)
 class Head:
-    """z = p^power where p = relu(x weight + bias) is above the gate, and 0 elsewhere; nothing is subtracted."""
+    """z = relu(x weight + bias)^power."""
 
     weight: Rows  # (features, D)
     bias: Floats  # (D,)
-    gate: Floats  # (D,): 0 is the ReLU alone
     power: float = POWER
 
     @property
@@ -30,20 +29,10 @@ class Head:
         """D."""
         return int(self.weight.shape[1])
 
-    def pressed(self, rows: Rows) -> Vectors:
-        """Return the columns before gate and power: relu(x weight + bias)."""
-        activations: Vectors = np.maximum(rows @ self.weight + self.bias, 0)
-        return activations
-
     def embed(self, rows: Rows) -> Vectors:
         """Return the embedding of every row of roots."""
-        p = self.pressed(rows)
-        vectors: Vectors = np.where(p > self.gate, p, np.float32(0)) ** np.float32(self.power)
+        vectors: Vectors = np.maximum(rows @ self.weight + self.bias, 0) ** np.float32(self.power)
         return vectors
-
-    def gated(self, gate: Floats) -> Head:
-        """Return the same head behind another gate."""
-        return replace(self, gate=np.asarray(gate, dtype=np.float32))
 
 
 def roots(pooled: Rows) -> Rows:
@@ -64,7 +53,7 @@ def along(basis: Basis, directions: Rows, order: Numbers) -> Head:
     """Make columns +-(x - mean) . direction at the basis's scale; `order` counts directions, then their opposites."""
     both = np.concatenate([directions, -directions], axis=1)[:, order] / basis.scale
     weight = np.asarray(both, dtype=np.float32)
-    return Head(weight, np.asarray(-(basis.mean @ weight), dtype=np.float32), np.zeros(len(order), dtype=np.float32))
+    return Head(weight, np.asarray(-(basis.mean @ weight), dtype=np.float32))
 
 
 def joined(*heads: Head) -> Head:
@@ -72,14 +61,18 @@ def joined(*heads: Head) -> Head:
     return Head(
         np.concatenate([head.weight for head in heads], axis=1),
         np.concatenate([head.bias for head in heads]),
-        np.concatenate([head.gate for head in heads]),
         heads[0].power,
     )
 
 
 def first(head: Head, count: int) -> Head:
     """Return the first `count` columns."""
-    return replace(head, weight=head.weight[:, :count], bias=head.bias[:count], gate=head.gate[:count])
+    return taken(head, np.arange(min(count, head.dimensions)))
+
+
+def taken(head: Head, columns: Numbers) -> Head:
+    """Return these columns, in this order."""
+    return replace(head, weight=head.weight[:, columns], bias=head.bias[columns])
 
 
 # Columns that have a name: the directions of a classifier's classes, as an orthonormal basis.
@@ -96,6 +89,11 @@ class Named:
     classes: Numbers  # (names,) rows of the classifier, ascending
     directions: Doubles  # (components, names)
     faithfulness: Doubles  # (names,) cosine of each direction with its class's own
+
+    def columns(self, basis: Basis) -> Head:
+        """Return a column along each direction."""
+        directions = np.asarray(basis.matrix @ self.directions, dtype=np.float32)  # (features, names)
+        return along(basis, directions, np.arange(len(self.classes)))
 
 
 def class_directions(basis: Basis, classifier: NDArray[Any], pooled_mean: NDArray[Any]) -> Doubles:
@@ -122,21 +120,47 @@ def choose_names(directions: Doubles, count: int) -> Named:
     return Named(chosen, nearest, (nearest * directions[:, chosen]).sum(axis=0))
 
 
-def with_names(head: Head, basis: Basis, named: Named, rows: Rows, opposites: int) -> Head:
-    """Return the head with its last columns replaced by the strongest `opposites` of the names, then by the names."""
-    turned = np.asarray(basis.matrix @ named.directions, dtype=np.float32)  # (features, names)
-    names = np.arange(len(named.classes))
-    unnamed = head.dimensions - opposites - len(names)
-    if not (0 <= opposites <= len(names) and unnamed > 0):
+PREFIX = 512  # the length that most store: named columns stand within it
+
+
+def with_names(front: Head, basis: Basis, named: Head, rows: Rows, dimensions: int) -> tuple[Head, Numbers]:
+    """Return a head of three parts in their order, and where each named column stands.
+
+    The parts: `front`, both sides of the strongest components of the basis, and `named`.
+    """
+    sides, odd = divmod(dimensions - front.dimensions - named.dimensions, 2)
+    components = basis.matrix.shape[1]
+    if odd or not 0 < sides <= components:
         raise ConfigInvalid(
-            f"{len(names)} names and {opposites} of their opposites leave no room in {head.dimensions} dimensions",
-            fix="ask for fewer",
+            f"{dimensions} dimensions hold no whole pairs beside {front.dimensions} columns in front and "
+            f"{named.dimensions} with names",
+            fix=f"leave room for 2 to {2 * components} more columns, an even number",
             field="head.names",
-            value=len(names),
-            limit=head.dimensions,
+            value=named.dimensions,
         )
+    strongest = np.argsort(-energy(basis, rows), kind="stable")[:sides]
+    both = along(basis, basis.matrix, np.concatenate([strongest, strongest + components]))
+    whole = joined(front, both, named)
+    order = nested_order(unit(whole.embed(rows)).mean(axis=0), front.dimensions, named.dimensions)
+    places = np.empty(dimensions, dtype=np.int64)
+    places[order] = np.arange(dimensions)
+    return taken(whole, order), places[dimensions - named.dimensions :]
+
+
+def energy(basis: Basis, rows: Rows) -> Floats:
+    """Return each component's mean share of a row's squared length."""
     p = basis.coordinates(rows)
-    length = np.linalg.norm(p, axis=1, keepdims=True)
-    mirrored = strongest(-(p @ named.directions.astype(np.float32)), length, 2 * len(names))
-    weakest_side = mirrored[mirrored < len(names)][:opposites] + len(names)  # of -p only
-    return joined(first(head, unnamed), along(basis, turned, weakest_side), along(basis, turned, names))
+    shares = p / np.maximum(np.linalg.norm(p, axis=1, keepdims=True), np.float32(1e-12))
+    return np.asarray(np.square(shares).mean(axis=0))
+
+
+def nested_order(expected: Floats, front: int, named: int) -> Numbers:
+    """Return the order of columns of which the last `named` have a name; `expected`: their mean in a unit vector.
+
+    The front stays; then come the most active named columns, as many as the first 512 hold; then all others by
+    expected activation.
+    """
+    falling = np.argsort(-expected, kind="stable")
+    early = falling[falling >= len(expected) - named][: max(0, PREFIX - front)]
+    rest = falling[(falling >= front) & ~np.isin(falling, early)]
+    return np.concatenate([np.arange(front), early, rest])

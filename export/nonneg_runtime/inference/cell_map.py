@@ -82,7 +82,7 @@ def split(feature_map: Cells, head: Head, dimensions: list[int], *, rooted: bool
     weight, bias = head.weight[:, dimensions].astype(np.float64), head.bias[dimensions].astype(np.float64)
     parts = (weight * read[:, None]).T @ shares + bias[:, None] / cells.shape[1]  # (dimensions, cells), sums to p
     p = parts.sum(axis=1)
-    active = (p > head.gate[dimensions]) & (p > 0)
+    active = p > 0
     scale = np.where(active, np.where(active, p, 1) ** (head.power - 1), 0)
     return np.asarray((parts * scale[:, None]).reshape(len(dimensions), *shape), np.float32)
 

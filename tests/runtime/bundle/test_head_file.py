@@ -23,8 +23,7 @@ def a_head(seed: int = 0, features: int = 3, dimensions: int = 5) -> Head:
     """Weights that float16 holds exactly."""
     g = np.random.default_rng(seed)
     weight = g.integers(-8, 8, (features, dimensions)).astype(np.float32) / 8
-    gate = np.linspace(0, 1, dimensions).astype(np.float32)
-    return Head(weight, g.normal(size=dimensions).astype(np.float32), gate, 0.6)
+    return Head(weight, g.normal(size=dimensions).astype(np.float32), 0.6)
 
 
 def mean_colour() -> ModelProto:
@@ -74,7 +73,6 @@ def test_a_head_is_read_back(tmp_path: Path) -> None:
     found = read_head(tmp_path / HEAD)
     assert (found.weight == a_head().weight).all()
     assert (found.bias == a_head().bias).all()
-    assert (found.gate == a_head().gate).all()
     assert found.power == 0.6
 
 

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from nonneg_core.shortening import unit
 from nonneg_runtime.heads.analytic_head import fit_basis, random_rotation, within
-from nonneg_runtime.heads.feature_head import Weights, adapted_basis, adapted_head, last, passing
-from nonneg_runtime.heads.head import Head, analytic, first, roots
+from nonneg_runtime.heads.feature_head import Weights, adapted_basis, adapted_head, passing
+from nonneg_runtime.heads.head import Head, analytic, first, roots, taken
 from nonneg_runtime.heads.moments import spread, streamed, within_classes
 
 Rows = NDArray[np.float32]
@@ -70,33 +70,21 @@ def test_with_labels_rows_are_whitened_by_the_spread_within_classes(ordinary: Ro
     assert not np.allclose(by_labels.matrix, adapted_basis(one, other, own, Weights(labels=0.0)).matrix)
 
 
-def test_columns_in_front_have_no_gate(ordinary: Rows, own: Rows) -> None:
-    head = adapted_head(adapted_basis(spread(own), spread(ordinary), own, Weights()), own, 48, own)
-    assert (head.gate == 0).all()  # all 48 stand in front
-
-
-def test_the_gate_leaves_so_many_active_as_it_should() -> None:
-    g = np.random.default_rng(0)
-    x = g.normal(size=(900, 200)).astype(np.float32) @ g.normal(size=(200, 200)).astype(np.float32)
-    rows, gates, new = x[:600], x[600:700], x[700:]
-    head = adapted_head(adapted_basis(spread(rows), spread(rows), rows, Weights()), rows, 400, gates)
-    assert head.dimensions == 400
-    assert (head.embed(new) > 0).mean() == pytest.approx(0.25, abs=0.02)
-
-
-def test_named_columns_stay_as_they_are_at_the_end(ordinary: Rows, own: Rows) -> None:
+def test_named_columns_stay_as_they_are_and_where_they_are(ordinary: Rows, own: Rows) -> None:
     shipped = analytic(fit_basis(ordinary, spread(ordinary), edges=(0, 8, 24)), ordinary, 48)
-    shipped = shipped.gated(np.full(48, 0.5))
     basis = adapted_basis(spread(own), spread(ordinary), own, Weights())
-    head = adapted_head(basis, own, 48, own, named=last(shipped, 10))
+    places = np.array([3, 17, 40])
+    head = adapted_head(basis, own, 48, named=taken(shipped, places), places=places)
     assert head.dimensions == 48
-    np.testing.assert_array_equal(head.embed(own)[:, 38:], shipped.embed(own)[:, 38:])
+    np.testing.assert_array_equal(head.weight[:, places], shipped.weight[:, places])
+    alone = adapted_head(basis, own, 45)
+    np.testing.assert_array_equal(np.delete(head.weight, places, axis=1), alone.weight)
 
 
 def test_a_front_that_is_kept_is_only_scaled(ordinary: Rows, own: Rows) -> None:
     shipped = first(analytic(fit_basis(ordinary, spread(ordinary), edges=(0, 8, 24)), ordinary, 48), 6)
     basis = adapted_basis(spread(own), spread(ordinary), own, Weights())
-    head = adapted_head(basis, own, 40, own, front=shipped)
+    head = adapted_head(basis, own, 40, front=shipped)
     assert head.dimensions == 40
     one, other = unit(head.embed(own)[:, :6]), unit(shipped.embed(own))
     np.testing.assert_allclose(one, other, atol=1e-5)
@@ -112,7 +100,7 @@ def test_fewer_photos_count_less() -> None:
 
 
 def test_a_passing_head_gives_the_rows_back(own: Rows) -> None:
-    like = Head(np.zeros((24, 30), np.float32), np.zeros(30, np.float32), np.zeros(30, np.float32))
+    like = Head(np.zeros((24, 30), np.float32), np.zeros(30, np.float32))
     powers = passing(24, like).embed(own)
     np.testing.assert_allclose(powers[:, :24] ** (1 / like.power), own, rtol=1e-5)
     assert not powers[:, 24:].any()

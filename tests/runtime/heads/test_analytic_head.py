@@ -126,8 +126,8 @@ def test_half_whitening_leaves_each_component_its_eigenvalue_to_the_power_that_i
 def test_prefixes_hold_the_strongest_columns(rows: NDArray[np.float32]) -> None:
     basis = fit_basis(rows, spread(rows), edges=EDGES)
     p = basis.coordinates(rows)
-    pressed = analytic(basis, rows, 32).pressed(rows) / np.linalg.norm(p, axis=1, keepdims=True)
-    energy = np.square(pressed).mean(axis=0)
+    shares = analytic(basis, rows, 32).embed(rows) ** (1 / 0.6) / np.linalg.norm(p, axis=1, keepdims=True)
+    energy = np.square(shares).mean(axis=0)
     assert (np.diff(energy) <= 1e-6).all()
     assert len(set(strongest(p, np.ones((len(p), 1), np.float32), 32).tolist())) == 32
 
@@ -137,18 +137,6 @@ def test_more_columns_than_both_sides_of_the_components_are_refused(rows: NDArra
     with pytest.raises(ConfigInvalid, match="9 dimensions") as refused:
         analytic(basis, rows, 9)
     assert refused.value.limit == 8
-
-
-def test_a_gate_drops_what_is_below_it_and_subtracts_nothing(rows: NDArray[np.float32]) -> None:
-    head = analytic(fit_basis(rows, spread(rows), edges=EDGES), rows, 12)
-    gate = np.linspace(0, 1.5, 12).astype(np.float32)
-    opened, gated = head.embed(rows), head.gated(gate).embed(rows)
-    for row in range(0, 400, 37):
-        for column in range(12):
-            p = float(head.pressed(rows)[row, column])
-            expected = p**0.6 if p > gate[column] else 0.0
-            assert gated[row, column] == pytest.approx(expected, abs=1e-5)
-    assert (gated[gated > 0] == opened[gated > 0]).all()
 
 
 def test_the_same_seed_turns_alike_and_another_one_otherwise() -> None:

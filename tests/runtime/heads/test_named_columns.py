@@ -7,8 +7,10 @@ import pytest
 from numpy.typing import NDArray
 
 from nonneg_core.errors import ConfigInvalid
+from nonneg_core.shortening import unit
+from nonneg_runtime.heads import head as head_module
 from nonneg_runtime.heads.analytic_head import Basis, fit_basis
-from nonneg_runtime.heads.head import analytic, choose_names, class_directions, roots, with_names
+from nonneg_runtime.heads.head import analytic, choose_names, class_directions, first, roots, with_names
 from nonneg_runtime.heads.moments import spread
 
 CLASSES, FEATURES = 10, 24
@@ -61,20 +63,29 @@ def test_of_two_classes_that_are_the_same_one_is_less_true_and_left_out() -> Non
     assert set(choose_names(directions, 3).classes.tolist()) == {0, 1, 2}
 
 
-def test_named_columns_come_last_and_the_others_stay_as_they_were(
-    basis: Basis, classifier: NDArray[np.float32], pooled: NDArray[np.float32]
+def test_a_head_with_names_is_its_front_then_names_within_512_then_all_by_expected_activation(
+    basis: Basis, classifier: NDArray[np.float32], pooled: NDArray[np.float32], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(head_module, "PREFIX", 12)
     rows = roots(pooled)
-    head = analytic(basis, rows, 40)
+    front = first(analytic(basis, rows, 40), 8)
     named = choose_names(class_directions(basis, classifier, pooled.mean(axis=0)), 6)
-    found = with_names(head, basis, named, rows, opposites=4)
-    assert found.dimensions == 40
-    assert (found.weight[:, :30] == head.weight[:, :30]).all()
-    p = basis.coordinates(rows) @ named.directions.astype(np.float32)
-    np.testing.assert_allclose(found.pressed(rows)[:, -6:], np.maximum(p, 0), atol=1e-4)
-    energy = np.square(np.maximum(-p / np.linalg.norm(basis.coordinates(rows), axis=1, keepdims=True), 0)).mean(axis=0)
-    mirrored = np.maximum(-p, 0)[:, np.argsort(-energy)[:4]]
-    np.testing.assert_allclose(found.pressed(rows)[:, 30:34], mirrored, atol=1e-4)
+    columns = named.columns(basis)
+    found, places = with_names(front, basis, columns, rows, 34)
+    assert found.dimensions == 34
+    np.testing.assert_array_equal(found.weight[:, :8], front.weight)
+    np.testing.assert_array_equal(found.weight[:, places], columns.weight)
+    expected = unit(found.embed(rows)).mean(axis=0)
+    early = sorted(places.tolist(), key=lambda place: -expected[place])[:4]
+    assert early == [8, 9, 10, 11]  # the four most active names
+    assert (np.diff(expected[12:]) <= 1e-7).all()
+    sides = [j for j in range(8, 34) if j not in places.tolist()]
+    p = basis.coordinates(rows)
+    shares = np.square(p / np.linalg.norm(p, axis=1, keepdims=True)).mean(axis=0)
+    strongest = np.argsort(-shares)[:10]
+    pairs = np.concatenate([p[:, strongest], -p[:, strongest]], axis=1)
+    mine = rows @ found.weight[:, sides] + found.bias[sides]
+    assert all(np.abs(mine - column[:, None]).max(axis=0).min() < 1e-4 for column in pairs.T)
 
 
 @pytest.mark.parametrize("count", [0, 7, 11])
@@ -83,10 +94,13 @@ def test_more_names_than_classes_or_components_are_refused(count: int) -> None:
         choose_names(np.random.default_rng(0).normal(size=(6, 10)), count)
 
 
-def test_names_that_leave_no_unnamed_column_are_refused(
-    basis: Basis, classifier: NDArray[np.float32], pooled: NDArray[np.float32]
+@pytest.mark.parametrize("dimensions", [14, 15, 14 + 2 * FEATURES + 2])
+def test_names_that_leave_no_room_for_pairs_are_refused(
+    basis: Basis, classifier: NDArray[np.float32], pooled: NDArray[np.float32], dimensions: int
 ) -> None:
     rows = roots(pooled)
     named = choose_names(class_directions(basis, classifier, pooled.mean(axis=0)), 6)
-    with pytest.raises(ConfigInvalid, match="no room in 8 dimensions"):
-        with_names(analytic(basis, rows, 8), basis, named, rows, opposites=2)
+    columns = named.columns(basis)
+    with pytest.raises(ConfigInvalid, match=f"{dimensions} dimensions hold no whole pairs") as refused:
+        with_names(first(analytic(basis, rows, 40), 8), basis, columns, rows, dimensions)
+    assert refused.value.field == "head.names"

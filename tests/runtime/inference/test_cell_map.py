@@ -37,7 +37,7 @@ def slow(found: np.ndarray, head: Head, j: int, rooted: bool) -> np.ndarray:
                     read = np.sqrt(mean) if rooted else mean
                     parts[y, x] += head.weight[c, j] * read * found[c, y, x] / found[c].sum(dtype=np.float64)
     p = parts.sum()
-    return parts / p * p**head.power if p > max(0, head.gate[j]) else np.zeros_like(parts)
+    return parts / p * p**head.power if p > 0 else np.zeros_like(parts)
 
 
 @pytest.mark.parametrize("rooted", [True, False])
@@ -45,8 +45,7 @@ def test_cells_are_split_as_the_rule_says_and_sum_to_the_strength(rooted: bool) 
     rng = np.random.default_rng(1)
     found = np.maximum(rng.normal(size=(6, 3, 4)), 0).astype(np.float32)
     found[2] = 0
-    gate = rng.uniform(0, 0.5, 9).astype(np.float32)
-    head = Head(rng.normal(size=(6, 9)).astype(np.float32), rng.normal(size=9).astype(np.float32) / 9, gate)
+    head = Head(rng.normal(size=(6, 9)).astype(np.float32), rng.normal(size=9).astype(np.float32) / 9)
     cells = split(found, head, list(range(9)), rooted=rooted)
     means = found.mean(axis=(1, 2))[None]
     whole = head.embed(roots(means) if rooted else means)[0]

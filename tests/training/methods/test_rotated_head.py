@@ -16,7 +16,7 @@ from nonneg_runtime.heads.head import analytic, roots
 from nonneg_runtime.heads.moments import spread
 from nonneg_training.encoder.backbone import Backbone
 from nonneg_training.encoder.encoder_module import EncoderModule
-from nonneg_training.loop.training_checkpoint import load_encoder, read_checkpoint
+from nonneg_training.loop.training_checkpoint import read_checkpoint
 from nonneg_training.loop.training_run import train
 from nonneg_training.losses import divergence
 from nonneg_training.methods.head_start import start_rotated
@@ -31,7 +31,7 @@ def pooled() -> NDArray[np.float32]:
     return (g.exponential(size=(300, 16)) @ g.exponential(size=(16, FEATURES))).astype(np.float32)
 
 
-def encoder(dimensions: int, *, classes: int = 0, gated: bool = False) -> EncoderModule:
+def encoder(dimensions: int, *, classes: int = 0) -> EncoderModule:
     classifier = np.random.default_rng(1).normal(size=(classes, FEATURES)).astype(np.float32) if classes else None
     return EncoderModule(
         Backbone(torch.nn.Identity(), FEATURES, size=8, classifier=classifier),
@@ -39,7 +39,6 @@ def encoder(dimensions: int, *, classes: int = 0, gated: bool = False) -> Encode
         dimensions=dimensions,
         root=True,
         power=0.6,
-        gated=gated,
     )
 
 
@@ -53,19 +52,15 @@ def test_the_start_is_the_analytic_head_of_the_features_roots(pooled: NDArray[np
     np.testing.assert_allclose(found, expected, atol=1e-4)
 
 
-def test_the_gate_is_open_where_columns_learn_and_has_its_own_height_for_names(pooled: NDArray[np.float32]) -> None:
-    started = encoder(24, classes=8, gated=True)
-    settings = HeadSettings(start="rotated", components=16, names=6, opposites=4, gate=0.5, names_gate=1.5, trained=8)
-    of, named = start_rotated(started, pooled, settings, seed=0)
-    assert started.gate is not None
-    assert started.gate.tolist() == [0.0] * 8 + [0.5] * 10 + [1.5] * 6
-    assert named is not None
-    assert (of.count, len(named.classes)) == (300, 6)
-    with torch.inference_mode():
-        features = torch.from_numpy(pooled)
-        z, p = started.embed(features), started.preactivation(features).relu()
-    assert ((z > 0) == (p > started.gate)).all()
-    torch.testing.assert_close(z[z > 0], (p**0.6)[z > 0])
+def test_names_stand_behind_the_columns_that_learn(pooled: NDArray[np.float32]) -> None:
+    started = encoder(24, classes=8)
+    settings = HeadSettings(start="rotated", components=16, names=6, trained=8)
+    start = start_rotated(started, pooled, settings, seed=0)
+    assert (start.spread.count, len(start.classes)) == (300, 6)
+    assert sorted(start.places.tolist()) == list(range(8, 14))
+    plain = encoder(24)
+    start_rotated(plain, pooled, HeadSettings(start="rotated", components=16), seed=0)
+    assert torch.equal(started.output.weight[:8], plain.output.weight[:8])
 
 
 def test_a_power_learns_with_a_finite_slope_and_answers_exactly(pooled: NDArray[np.float32]) -> None:
@@ -127,7 +122,6 @@ def run(trained: Path, cache: Path, out: Path, **changes: object) -> dict[str, t
         "head.trained": 16,
         "head.learn_temperatures": True,
         "head.relative": True,
-        "head.gate": 0.5,
         "optimiser.lr": 0.03,
         "optimiser.weight_decay": 0.0,
     }
@@ -142,9 +136,6 @@ def test_only_the_first_columns_learn(trained: Path, tmp_path: Path) -> None:
     assert not torch.allclose(after[weight][:16], before[weight][:16], rtol=1e-3)
     assert torch.equal(after[weight][16:], before[weight][16:])
     assert not torch.equal(after["warmth"], before["warmth"])
-    encoder = load_encoder(tmp_path / "run")
-    assert encoder.gate is not None
-    assert encoder.gate.tolist() == [0.0] * 16 + [0.5] * 48
 
 
 def test_what_it_was_computed_from_is_kept_with_it(trained: Path, tmp_path: Path) -> None:

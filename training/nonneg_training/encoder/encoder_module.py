@@ -59,7 +59,6 @@ class EncoderModule(nn.Module):
 
     mean: Tensor
     std: Tensor
-    gate: Tensor | None
 
     def __init__(
         self,
@@ -72,7 +71,6 @@ class EncoderModule(nn.Module):
         batch_norm: bool = False,
         root: bool = False,
         power: float = 1.0,
-        gated: bool = False,
     ) -> None:
         """Put a projector on a backbone: an MLP with `hidden` widths; without any if `dimensions` is None."""
         super().__init__()
@@ -82,7 +80,6 @@ class EncoderModule(nn.Module):
         self.hidden, self.output = _projector(backbone.width, hidden, dimensions)
         self.norm = nn.BatchNorm1d(self.output.out_features) if batch_norm else None
         self.root, self.power = root, power
-        self.register_buffer("gate", torch.zeros(self.output.out_features) if gated else None)
         self.register_buffer("mean", torch.tensor(backbone.mean).view(1, 3, 1, 1), persistent=False)
         self.register_buffer("std", torch.tensor(backbone.std).view(1, 3, 1, 1), persistent=False)
 
@@ -112,10 +109,8 @@ class EncoderModule(nn.Module):
         return self.activate(self.preactivation(features))
 
     def activate(self, z: Tensor) -> Tensor:
-        """Return activation, gate and power: p^power where p = activation(z) is above the gate, and 0 elsewhere."""
+        """Return activation and power: activation(z)^power."""
         p = activation(self.activation)(z)
-        if self.gate is not None:
-            p = torch.where(p > self.gate, p, 0)
         if self.power == 1:
             return p
         if not z.requires_grad:

@@ -67,7 +67,6 @@ def build_encoder(settings: RunSettings, *, pretrained: bool = True) -> EncoderM
         batch_norm=bool(model.batch_norm),
         root=model.root,
         power=model.power,
-        gated=bool(settings.head.gate or settings.head.names_gate),
     )
 
 

@@ -54,7 +54,6 @@ def _check_head(settings: RunSettings) -> None:
         "head.start": settings.head.start == "rotated",
         "model.root": model.root,
         "model.power": model.power != 1,
-        "head.gate": bool(settings.head.gate or settings.head.names_gate),
     }
     several = bool(model.hidden or model.batch_norm or model.activation not in (None, "relu", "rep_relu"))
     for field, given in of_one_layer.items():

@@ -6,7 +6,8 @@ from torch import Tensor
 
 from nonneg_training.data import Images, ShardStream
 from nonneg_training.encoder.encoder_module import EncoderModule
-from nonneg_training.methods.head_method import Fit, HeadMethod
+from nonneg_training.methods.head_method import HeadMethod
+from nonneg_training.methods.head_start import HeadStart
 from nonneg_training.methods.view_methods import Batch, Contrastive, Method, Spectral, Supervised, TwoTower
 from nonneg_training.setup.run_settings import RunSettings
 
@@ -18,7 +19,7 @@ def build_method(
     encoder: EncoderModule,
     images: Images | ShardStream,
     sample: Tensor | None = None,
-    fit: Fit | None = None,
+    fit: HeadStart | None = None,
 ) -> Method:
     """Build the method that the settings name, around `encoder`; for a head with cached features and its start."""
     name = settings.method

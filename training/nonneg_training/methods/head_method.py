@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from nonneg_runtime.heads.head import Named
-from nonneg_runtime.heads.moments import Spread
 from nonneg_training.encoder.encoder_module import EncoderModule
 from nonneg_training.losses import (
     SHORTEST,
@@ -26,11 +23,10 @@ from nonneg_training.losses import (
     teacher_similarity,
     top_k,
 )
+from nonneg_training.methods.head_start import HeadStart
 from nonneg_training.methods.view_methods import Batch, Method
 from nonneg_training.setup.process_group import gather
 from nonneg_training.setup.run_settings import HeadSettings, Loss
-
-Fit = tuple[Spread, Named | None]  # what an analytic start was computed from, and which classes its last columns are
 
 
 class HeadMethod(Method):
@@ -40,7 +36,7 @@ class HeadMethod(Method):
     quiet: Tensor
 
     def __init__(
-        self, encoder: EncoderModule, loss: Loss, head: HeadSettings, sample: Tensor, fit: Fit | None = None
+        self, encoder: EncoderModule, loss: Loss, head: HeadSettings, sample: Tensor, fit: HeadStart | None = None
     ) -> None:
         """Begin from `sample`, typical features (n, width); `fit` is what an analytic start was computed from."""
         super().__init__(encoder)
@@ -52,11 +48,11 @@ class HeadMethod(Method):
         self.register_buffer("mean", sample.mean(dim=0))  # of the features
         self.register_buffer("quiet", torch.zeros(dimensions, dtype=torch.int64))  # steps since it last fired
         if fit is not None:  # kept for naming and adapting the head
-            spread, named = fit
-            self.register_buffer("spread_mean", torch.from_numpy(spread.mean))
-            self.register_buffer("spread_covariance", torch.from_numpy(spread.covariance))
-            self.register_buffer("spread_count", torch.tensor(spread.count))
-            self.register_buffer("classes", torch.from_numpy(named.classes if named else np.zeros(0, np.int64)))
+            self.register_buffer("spread_mean", torch.from_numpy(fit.spread.mean))
+            self.register_buffer("spread_covariance", torch.from_numpy(fit.spread.covariance))
+            self.register_buffer("spread_count", torch.tensor(fit.spread.count))
+            self.register_buffer("classes", torch.from_numpy(fit.classes))
+            self.register_buffer("places", torch.from_numpy(fit.places))
         self.decoder = nn.Linear(dimensions, width, bias=False) if head.reconstruction else None
         self.k = head.top_k
         self.trained = head.trained or dimensions

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from nonneg_core.arrays import Doubles, Rows
+from nonneg_core.arrays import Doubles, Numbers, Rows
 from nonneg_core.errors import ConfigInvalid, DataInvalid
 from nonneg_runtime.heads.analytic_head import EDGES, Basis, fit_basis, teacher_vectors, within
-from nonneg_runtime.heads.head import Head, Named, analytic, choose_names, class_directions, roots, with_names
+from nonneg_runtime.heads.head import analytic, choose_names, class_directions, first, roots, with_names
 from nonneg_runtime.heads.moments import Spread, spread
 from nonneg_training.encoder.encoder_module import EncoderModule
 from nonneg_training.encoder.named_backbones import open_backbone
@@ -64,22 +65,30 @@ def every_view(features: CachedFeatures) -> Rows:
     return np.asarray(flat[rows], dtype=np.float32)
 
 
+@dataclass(frozen=True, eq=False)
+class HeadStart:
+    """What a head was computed from, and where its columns along classes stand."""
+
+    spread: Spread
+    classes: Numbers
+    places: Numbers
+
+
 @torch.no_grad()
-def start_rotated(encoder: EncoderModule, pooled: Rows, head: HeadSettings, seed: int) -> tuple[Spread, Named | None]:
-    """Fill the encoder's layer and gate with the analytic head of these features; what it was computed from."""
+def start_rotated(encoder: EncoderModule, pooled: Rows, head: HeadSettings, seed: int) -> HeadStart:
+    """Fill the encoder's layer with the analytic head of these features; what it was computed from."""
     rows = _rooted(encoder, pooled)
     of = spread(rows)
     edges = within([*(edge for edge in EDGES if edge < head.components), head.components], len(of.mean))
     basis = fit_basis(rows, of, edges=edges, exponent=head.exponent, seed=seed)
-    solution, named = analytic(basis, rows, encoder.dimensions), None
+    solution, classes, places = analytic(basis, rows, encoder.dimensions), np.zeros(0, np.int64), np.zeros(0, np.int64)
     if head.names:
         named = choose_names(_class_directions(encoder, basis, pooled), head.names)
-        solution = with_names(solution, basis, named, rows, head.opposites)
+        front, classes = first(solution, head.trained or 0), named.classes
+        solution, places = with_names(front, basis, named.columns(basis), rows, encoder.dimensions)
     encoder.output.weight.copy_(torch.from_numpy(solution.weight.T))
     encoder.output.bias.copy_(torch.from_numpy(solution.bias))
-    if encoder.gate is not None:
-        encoder.gate.copy_(_gate(solution, head))
-    return of, named
+    return HeadStart(of, classes, places)
 
 
 def _rooted(encoder: EncoderModule, pooled: Rows) -> Rows:
@@ -103,15 +112,6 @@ def _class_directions(encoder: EncoderModule, basis: Basis, pooled: Rows) -> Dou
             field="head.names",
         )
     return class_directions(basis, classifier, pooled.mean(axis=0))
-
-
-def _gate(solution: Head, head: HeadSettings) -> Tensor:
-    """Return each column's gate: 0 where columns are trained, else one of the two settings."""
-    gate = torch.full((solution.dimensions,), head.gate)
-    gate[: head.trained or solution.dimensions] = 0
-    if head.names:
-        gate[-head.names :] = head.names_gate
-    return gate
 
 
 def random(x: Tensor, dimensions: int, g: torch.Generator) -> Tensor:

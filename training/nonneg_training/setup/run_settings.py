@@ -160,10 +160,7 @@ class HeadSettings(SettingsSection):
     )
     exponent: float = Field(default=0.42, ge=0, le=0.5, description="rotated: how far components are whitened; .5: all")
     components: int = Field(default=1024, ge=1, description="rotated: principal components that are used")
-    names: int = Field(default=0, ge=0, description="rotated: last columns along the backbone's own classes")
-    opposites: int = Field(default=0, ge=0, description="rotated: columns before them along the opposites of so many")
-    gate: float = Field(default=0.0, ge=0, description="columns that do not learn are 0 below this, unchanged above it")
-    names_gate: float = Field(default=0.0, ge=0, description="the same for the named columns")
+    names: int = Field(default=0, ge=0, description="rotated: columns along the backbone's own classes")
     trained: int | None = Field(default=None, ge=1, description="only the first so many columns learn; default: all")
     teachers: tuple[str, ...] = Field(
         default=(),
