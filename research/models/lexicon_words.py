@@ -55,6 +55,16 @@ def add_lexicon(name: str, wordnet: Path, out: Path, *, replace: bool = False) -
         return write_bundle(out, manifest.model_copy(update={"lexicon": record}), files, replace=replace)
 
 
+def relaid(lexicon: Lexicon, head: Head, spread: Spread, classifier: NDArray[Any], own: Mapping[int, int]) -> Lexicon:
+    """Return the same words for another head, whose columns along classes are `own`."""
+    rows = class_rows(head, spread, classifier, own)
+    classes = tuple(
+        entry.model_copy(update={"dimensions": tuple(row[0]), "weights": tuple(row[1])})
+        for entry, row in zip(lexicon.classes, rows, strict=True)
+    )
+    return lexicon.model_copy(update={"classes": classes})
+
+
 class ClassWords:
     """WordNet's words over the classes of a classifier."""
 

@@ -27,11 +27,12 @@ from nonneg_export.graphs.canonical import restore_fp32, save
 from nonneg_runtime.bundle.bundle_folder import ENCODER, SHIPPED, Bundle, open_bundle, write_bundle
 from nonneg_runtime.bundle.evidence import Check
 from nonneg_runtime.bundle.head_file import HEAD, SPREAD, read_head, read_spread, write_spread
-from nonneg_runtime.bundle.manifest import HeadRecord, Manifest, Variant
+from nonneg_runtime.bundle.manifest import HeadRecord, LexiconRecord, Manifest, Variant
 from nonneg_runtime.heads.analytic_head import EXPONENT, Basis, components, fit_basis, polar
 from nonneg_runtime.heads.head import Head, class_directions, first, roots, taken, with_names
 from nonneg_runtime.heads.moments import Spread
 from nonneg_runtime.inference.encoder import open_session
+from nonneg_runtime.words.lexicon import LEXICON, lexicon_of
 from nonneg_runtime.words.names import NAMES, Names, read_names
 from nonneg_training.data import open_source
 from nonneg_training.data.image_folder import ImageFolder
@@ -44,6 +45,7 @@ from nonneg_training.loop.training_checkpoint import ENCODER as WEIGHTS
 from nonneg_training.loop.training_run import train
 from nonneg_training.setup.run_settings import read_settings
 from research.models import naming
+from research.models.lexicon_words import relaid
 from research.models.rebuild import FITTED_ON, INT8, PLANS, ModelPlan, class_labels, pooled, provenance, write_encoders
 from research.models.shipped_names import completed, record_of_names, with_installed_words
 from research.models.shown_classes import shown_classes
@@ -170,7 +172,7 @@ def ship(name: str, trained: Trained, seen: SeenPhotos, sets: Sets, out: Path, v
             golden=record(work / ENCODER, view.size),
             checks=checks_of(work / ENCODER, photos, view),
             head=HeadRecord(file=HEAD, spread=SPREAD, takes="roots", power=head.power, trained=trained.trained),
-            variants=(int8_variant(work, head, seen, photos),),
+            variants=(int8_variant(work, head, seen, photos, fitted),),
             names=record_of_names(names, names.precision_on),
             files={},
         )
@@ -184,8 +186,22 @@ def ship(name: str, trained: Trained, seen: SeenPhotos, sets: Sets, out: Path, v
             origin=Origin(seen.exact, lambda rows: head.embed(roots(rows))),
             data=sets.labelled_data,
         )
-        files = {file: work / file for file in (ENCODER, INT8, HEAD, SPREAD, NAMES)}
-        return write_bundle(out, manifest.model_copy(update={"quality": quality}), files)
+        words = None if trained.views is not None else relay_words(name, trained, head, work / LEXICON)
+        manifest = manifest.model_copy(update={"quality": quality, "lexicon": words})
+        files = (ENCODER, INT8, HEAD, SPREAD, NAMES) if words is None else (ENCODER, INT8, HEAD, SPREAD, NAMES, LEXICON)
+        return write_bundle(out, manifest, {file: work / file for file in files})
+
+
+def relay_words(name: str, trained: Trained, head: Head, path: Path) -> LexiconRecord | None:
+    """Write the words of the installed model for this head; return what the manifest says of them."""
+    installed = open_bundle(SHIPPED / name)
+    lexicon = lexicon_of(installed)
+    classifier = open_backbone(PLANS[name].backbone, small=False, pretrained="DEFAULT").classifier
+    if lexicon is None or classifier is None:
+        return None
+    own = dict(zip(trained.classes.tolist(), trained.places.tolist(), strict=True))
+    relaid(lexicon, head, trained.spread, classifier, own).write(path)
+    return installed.manifest.lexicon
 
 
 def checks_of(encoder: Path, photos: Photos, view: Any) -> tuple[Check, ...]:
@@ -198,16 +214,18 @@ def checks_of(encoder: Path, photos: Photos, view: Any) -> tuple[Check, ...]:
     )
 
 
-def int8_variant(work: Path, head: Head, seen: SeenPhotos, photos: Photos) -> Variant:
-    """Return the int8 form, with what it loses on some of these photos."""
-    photos = photos.every(FOR_JUDGING)
-    exact, rounded = (seen.codes(head, photos, "judged", form) for form in (seen.exact, seen.rounded(photos)))
+def int8_variant(work: Path, head: Head, seen: SeenPhotos, photos: Photos, fitted: Activations) -> Variant:
+    """Return the int8 form, with what it loses on some of these photos; `fitted`: what the exact one answered."""
+    form, photos = seen.rounded(photos), photos.every(FOR_JUDGING)
+    rounded = seen.codes(head, photos, "judged", form)
+    place = {path: row for row, path in enumerate(fitted.paths)}
+    exact = np.array(fitted.values)[[place[path] for path in rounded.paths]]
     return Variant(
         precision="int8",
         file=INT8,
         golden=record(work / INT8, seen.view.size, "int8").model_copy(update={"tolerance": TOLERANCE}),
         checks=(
-            *as_checks(agreement(exact.values, rounded.values), LEAST_KEPT["int8"]),
+            *as_checks(agreement(exact, rounded.values), LEAST_KEPT["int8"]),
             ignores_batch_mates(open_session(work / INT8, precision="int8"), samples(photos.paths, seen.view)),
         ),
     )

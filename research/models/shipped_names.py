@@ -65,8 +65,8 @@ def with_installed_words(names: Names, installed: Names, kept: int) -> Names:
 
     kept: columns in front that are the installed model's: of names from photos, theirs stay.
     """
-    common = {name.klass: name.common for name in installed.names if name.klass is not None}
-    entries = [name.model_copy(update={"common": common.get(name.klass, "")}) for name in names.names]
+    common = {name.name: name.common for name in installed.names}
+    entries = [name.model_copy(update={"common": common[name.name]}) for name in names.names]
     entries += [name for name in installed.names if name.source == "photos" and name.dimension < kept]
     others, shown = names.dimensions - len(names.names), len(entries) - len(names.names)
     return names.model_copy(

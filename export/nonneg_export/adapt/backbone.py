@@ -164,8 +164,8 @@ def kept_names(names: Names) -> Names:
 
 def kept_lexicon(lexicon: Lexicon, columns: Numbers) -> Lexicon:
     """Return the words of classes that stand for kept columns alone."""
-    kept = set(columns.tolist())
-    survivors = [number for number, entry in enumerate(lexicon.classes) if kept.issuperset(entry.dimensions)]
+    own = set(columns.tolist())
+    survivors = [number for number, entry in enumerate(lexicon.classes) if own.issuperset(entry.dimensions)]
     place = {number: i for i, number in enumerate(survivors)}
     groups: dict[tuple[int, ...], int] = {}
     words: dict[str, int] = {}
