@@ -98,7 +98,7 @@ def _beside(adapted: AdaptationRecords, work: Path) -> list[str]:
     write_head(adapted.fitted.head, work / record.file)
     names, lexicon, dimensions = source.manifest.names, source.manifest.lexicon, source.manifest.dimensions
     if names is not None:
-        kept_names(read_names(work / names.file, dimensions)).write(work / names.file)
+        kept_names(read_names(work / names.file, dimensions), adapted.source.named).write(work / names.file)
     if lexicon is not None:
         kept_lexicon(read_lexicon(work / lexicon.file, dimensions), adapted.source.named).write(work / lexicon.file)
     return [*filenames, record.file]

@@ -156,16 +156,26 @@ def head_inputs(head: Head, features: Rows, *, signed: bool) -> Rows:
 UNNAMED = "columns computed for other photos have no names of their own: `nonneg atlas` shows what they show in them"
 
 
-def kept_names(names: Names) -> Names:
-    """Return the names of the columns that are kept."""
-    survivors = tuple(name for name in names.names if name.source == "direction")
+def kept_names(names: Names, columns: Numbers) -> Names:
+    """Return the names of the columns that stay, which stand at the end."""
+    places = at_the_end(columns, names.dimensions)
+    survivors = tuple(
+        name.model_copy(update={"dimension": places[name.dimension]})
+        for name in names.names
+        if name.dimension in places
+    )
     return names.model_copy(update={"names": survivors, "unnamed": UNNAMED, "chosen_on": ""})
 
 
+def at_the_end(columns: Numbers, dimensions: int) -> dict[int, int]:
+    """Return where each of these columns stands once they are the last ones."""
+    return dict(zip(columns.tolist(), range(dimensions - len(columns), dimensions), strict=True))
+
+
 def kept_lexicon(lexicon: Lexicon, columns: Numbers) -> Lexicon:
-    """Return the words of classes that stand for kept columns alone."""
-    own = set(columns.tolist())
-    survivors = [number for number, entry in enumerate(lexicon.classes) if own.issuperset(entry.dimensions)]
+    """Return the words of classes that stand for columns that stay alone, which stand at the end."""
+    places = at_the_end(columns, lexicon.dimensions)
+    survivors = [n for n, entry in enumerate(lexicon.classes) if places.keys() >= set(entry.dimensions)]
     place = {number: i for i, number in enumerate(survivors)}
     groups: dict[tuple[int, ...], int] = {}
     words: dict[str, int] = {}
@@ -175,5 +185,8 @@ def kept_lexicon(lexicon: Lexicon, columns: Numbers) -> Lexicon:
             words[word] = members[0]
         elif members:
             words[word] = len(survivors) + groups.setdefault(members, len(groups))
-    classes = tuple(lexicon.classes[number] for number in survivors)
+    classes = tuple(
+        entry.model_copy(update={"dimensions": tuple(places[column] for column in entry.dimensions)})
+        for entry in (lexicon.classes[number] for number in survivors)
+    )
     return lexicon.model_copy(update={"classes": classes, "groups": tuple(groups), "words": words})

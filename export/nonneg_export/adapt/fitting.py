@@ -105,7 +105,7 @@ class Fitted:
     ordinary: Spread  # the statistics that were blended with those of the photos
     weights: Weights
     classes: int  # with two photos or more, whose spread whitened the rows; 0: without labels
-    named: Numbers  # columns that are the source's, where they were
+    named: int = 0  # columns at the end that are the source's
     steps: int = 0  # in which the front was trained
 
 
@@ -120,8 +120,8 @@ def fit(source: SourceBundle, features: Features, parts: Parts, labels: Labels, 
     dimensions = min(source.head.dimensions, 2 * basis.matrix.shape[1])
     front_width = source.trained if own.count < FEW else min(source.trained, KEPT)
     front = first(source.head, front_width) if front_width else None
-    named = source.named if dimensions == source.head.dimensions else source.named[:0]
-    head = adapted_head(basis, some, dimensions, front=front, named=taken(source.head, named), places=named)
+    named = taken(source.head, source.named)
+    head = adapted_head(basis, some, dimensions, front=front, named=named)
     counts = np.bincount(labels.codes[parts.fit][labels.codes[parts.fit] >= 0])
     return Fitted(
         head,
@@ -129,7 +129,7 @@ def fit(source: SourceBundle, features: Features, parts: Parts, labels: Labels, 
         ordinary,
         trusted,
         0 if classes is None else int((counts > 1).sum()),
-        named,
+        named.dimensions,
     )
 
 

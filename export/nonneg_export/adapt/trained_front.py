@@ -34,7 +34,7 @@ def trained(fitted: Fitted, features: Features, parts: Parts, labels: Labels, ti
     """Return the fitted head, its front taught by (a sample of) the photos it was fitted on."""
     chosen = sampled(parts.fit)
     codes = labels.codes[chosen] if fitted.classes else None
-    front = min(TRAINED, int(fitted.named.min(initial=fitted.head.dimensions)))
+    front = min(TRAINED, fitted.head.dimensions - fitted.named)
     head, steps = train_front(fitted.head, features.roots(chosen), codes, front=front, tick=tick)
     return replace(fitted, head=head, front=front, steps=steps)
 

@@ -13,7 +13,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from nonneg_core.arrays import Doubles, Numbers, Rows
+from nonneg_core.arrays import Doubles, Rows
 from nonneg_core.errors import DataInvalid
 from nonneg_core.shortening import unit
 from nonneg_runtime.heads.analytic_head import (
@@ -80,7 +80,7 @@ def head_input(features: NDArray[Any], takes: Takes) -> Rows:
 # Rows are half whitened by the spread of ordinary photos - blended with how photos of one class differ, where there
 # are labels - and turned so that what varies most among one's own photos comes first. Inside blocks of components the
 # axes are turned at random: turns that are fitted to a few hundred photos hold energy on these and on no others.
-# Columns that have names stay as they are, and where they are.
+# Columns that have names stay as they are, at the end.
 
 FRONT, FACTOR = 512, 2.0  # columns in front, and how much more they count beside the others
 HALF = 50  # photos that count half as much as any number of them
@@ -126,28 +126,14 @@ def _whitening(of: Spread) -> Doubles:
 
 
 def adapted_head(
-    basis: Basis,
-    rows: Rows,
-    dimensions: int,
-    *,
-    front: Head | None = None,
-    named: Head | None = None,
-    places: Numbers | None = None,
+    basis: Basis, rows: Rows, dimensions: int, *, front: Head | None = None, named: Head | None = None
 ) -> Head:
-    """Return the strongest columns of the basis between those that stay as they are.
-
-    front: columns that stay before the others; `named`: columns that stay at `places`.
-    """
+    """Return the strongest columns of the basis; `front`, `named`: columns that stay, before and behind the others."""
     reserved = sum(part.dimensions for part in (front, named) if part is not None)
     head = analytic(basis, rows, dimensions - reserved)
     head = head if front is None else joined(front, head)
     head = joined(scaled(first(head, FRONT), FACTOR), last(head, max(0, head.dimensions - FRONT)))
-    if named is None or places is None:
-        return head
-    order = np.empty(dimensions, dtype=np.int64)
-    order[places] = np.arange(head.dimensions, dimensions)
-    order[np.setdiff1d(np.arange(dimensions), places)] = np.arange(head.dimensions)
-    return taken(joined(head, named), order)
+    return head if named is None else joined(head, named)
 
 
 def scaled(head: Head, factor: float) -> Head:
