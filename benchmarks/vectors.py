@@ -1,6 +1,6 @@
 """What a model's vectors retrieve when they are shortened: every length, and vectors stored cut and asked whole.
 
-    python benchmarks/vectors.py LABELLED... [--bundle NAME_OR_FOLDER]... [--precision int8] [--pca PHOTOS]
+    python benchmarks/vectors.py LABELLED... [--bundle NAME_OR_FOLDER]... [--precision int8] [--dense]
     python benchmarks/vectors.py LABELLED... --bundle photo --precision fp32 --asked int8     old vectors, new queries
 
 A labelled folder holds a folder of images a class; each image asks for the others of its class. P@1 and mAP@100
@@ -9,8 +9,9 @@ stored vector (a 2-byte index and a float16 for each, a float16 for a dense numb
 dimensions; beside the first 512 columns as many by chance. `stored k` keeps each vector's k largest values and asks
 with the whole vector; `re-ranked` asks the vectors that are stored cut for 200 and orders these by their whole vectors.
 With --asked, the queries are of another form of the model than the stored vectors.
-With --pca, beside each length the dense principal components of the backbone's own pooled features, fitted on those
-photos: what the head is to beat at equal lengths.
+With --dense, beside them dense vectors of the same bytes from the same backbone and the same statistics: the bundle's
+mean and covariance of the roots of pooled features, half whitened as the head's columns. They are stored with 8 or 4
+bits a number and a 2-byte scale a vector, or with a bit a number (1,024 components turned at random), and asked whole.
 Prints a table a folder, then one JSON line.
 """
 
@@ -34,16 +35,19 @@ from nonneg_core.shortening import keep_largest
 from nonneg_export.calibrate.activations import collect
 from nonneg_export.calibrate.photo_folder import Photos, find_photos
 from nonneg_runtime.bundle.bundle_folder import Bundle
+from nonneg_runtime.bundle.head_file import SPREAD, read_spread
+from nonneg_runtime.heads.analytic_head import EXPONENT, components, random_rotation
 from nonneg_runtime.inference.variants import open_variant
 from nonneg_vectors.evaluation.ranking import RetrievalReport, retrieval
-from nonneg_vectors.evaluation.retrieval import by_chance, choose, fit_pca
+from nonneg_vectors.evaluation.retrieval import by_chance, choose
 from nonneg_vectors.evaluation.uncertainty import interval
 from nonneg_vectors.storage.packing import pack_sparse, unpack_sparse
 
 LENGTHS = (512, 256, 128, 64)
 STORED = (128, 64, 25)  # values a vector, beside a tenth of all
 DRAWS = 3  # of columns by chance
-DENSE = (*LENGTHS, 50)  # 50 numbers of two bytes: as large as 25 values with their indices
+DENSE = {8: (1280, 512, 227, 128, 64), 4: (448, 174), 1: (1024, 704)}  # bits a number: numbers of a dense vector
+SCALE = 2  # bytes of a dense vector's scale
 ENTRY, NUMBER = 4, 2  # bytes: a 2-byte index and a float16, or a float16 alone
 Vectors = NDArray[np.float32]
 
@@ -54,14 +58,14 @@ def main() -> None:
     parser.add_argument("--bundle", action="append", help="By default photo and photo-fast.")
     parser.add_argument("--precision", choices=("fp32", "int8", "bf16"))
     parser.add_argument("--asked", choices=("fp32", "int8", "bf16"), help="The form of the queries.")
-    parser.add_argument("--pca", type=Path, help="Photos to fit the dense components of the pooled features on.")
+    parser.add_argument("--dense", action="store_true", help="Also dense vectors of the same backbone.")
     options = parser.parse_args()
     found = []
     for name in options.bundle or ("photo", "photo-fast"):
         bundle = open_variant(name, options.precision)
         asking = open_variant(name, options.asked) if options.asked else None
         for folder in options.labelled:
-            rows = measured(bundle, find_photos(folder), options.pca, asking)
+            rows = measured(bundle, find_photos(folder), options.dense, asking)
             form = bundle.manifest.precision + (f", asked by {options.asked}" if asking else "")
             print(f"\n{bundle.manifest.name} ({form}) on {folder.name}\n\n{table(rows)}")
             found.append({"model": bundle.manifest.name, "data": folder.name, "rows": rows})
@@ -76,7 +80,7 @@ def embedded(bundle: Bundle, photos: Photos) -> tuple[Vectors, NDArray[np.str_]]
         return np.array(seen.values), np.array(photos.labels(seen.paths))
 
 
-def measured(bundle: Bundle, photos: Photos, pca: Path | None, asking: Bundle | None) -> list[dict[str, object]]:
+def measured(bundle: Bundle, photos: Photos, beside: bool, asking: Bundle | None) -> list[dict[str, object]]:
     """Return a row a way to shorten."""
     z, labels = embedded(bundle, photos)
     asked = z if asking is None else embedded(asking, photos)[0]
@@ -94,8 +98,8 @@ def measured(bundle: Bundle, photos: Photos, pca: Path | None, asking: Bundle | 
         rows.append(found | {"bytes": size})
         rows.append(row(f"stored {k}, asked whole", stored, retrieval(stored, labels, asked, k=100, same=True)))
         rows.append(row(f"stored {k}, re-ranked", stored, retrieval(stored, labels, asked, k=100, same=True, whole=z)))
-    if pca is not None:
-        rows += dense(bundle, photos, find_photos(pca), labels)
+    if beside:
+        rows += dense(bundle, photos, labels)
     return rows
 
 
@@ -138,16 +142,33 @@ def row(name: str, stored: Vectors, report: RetrievalReport) -> dict[str, object
     }
 
 
-def dense(bundle: Bundle, photos: Photos, others: Photos, labels: NDArray[np.str_]) -> list[dict[str, object]]:
-    """Return the backbone's pooled features, whole and reduced by components of other photos."""
+def dense(bundle: Bundle, photos: Photos, labels: NDArray[np.str_]) -> list[dict[str, object]]:
+    """Return dense vectors of the backbone by bytes, stored with few bits and asked whole."""
     with tempfile.TemporaryDirectory(prefix="nonneg-") as place:
         plain = Path(place, "pooled.onnx")
         plain.write_bytes(pooled(bundle))
-        view = bundle.manifest.view
-        x = np.array(collect(plain, photos, view, Path(place, "asked")).values)
-        turned = fit_pca(np.array(collect(plain, others, view, Path(place, "others")).values)).apply(x, x.shape[1])
-    lengths = [k for k in (x.shape[1], *DENSE) if k <= x.shape[1]]
-    return [row(f"dense PCA {k}", turned[:, :k], retrieval(turned[:, :k], labels, k=100)) for k in lengths]
+        x = np.sqrt(np.array(collect(plain, photos, bundle.manifest.view, Path(place, "seen")).values))
+    of = read_spread(bundle.path / SPREAD)
+    p = ((x - of.mean) @ components(of, x.shape[1], EXPONENT)).astype(np.float32)
+    turned = p[:, : DENSE[1][0]] @ random_rotation(DENSE[1][0], 0)
+    found = []
+    for bits, lengths in DENSE.items():
+        for k in lengths:
+            asked = (turned if bits == 1 else p)[:, :k]
+            stored = rounded(asked, bits)
+            size = k * bits // 8 + (SCALE if bits > 1 else 0)
+            each = row(f"dense {k}, {bits} bits", stored, retrieval(stored, labels, asked, k=100, same=True))
+            found.append(each | {"bytes": size})
+    return found
+
+
+def rounded(z: Vectors, bits: int) -> Vectors:
+    """Return numbers as they come back from so many bits; one bit is the sign."""
+    if bits == 1:
+        return np.where(z > 0, np.float32(1), np.float32(-1))
+    most = 2 ** (bits - 1) - 1
+    scale = np.abs(z).max(axis=1, keepdims=True) / most
+    return np.asarray(np.rint(z / scale) * scale, dtype=np.float32)
 
 
 def pooled(bundle: Bundle) -> bytes:
