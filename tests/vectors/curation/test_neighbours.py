@@ -17,7 +17,7 @@ from nonneg_vectors.curation.row_blocks import bounding
 def tiles(request: pytest.FixtureRequest) -> Tiling:
     """Tiles so small that there are many, with and without the bound in place of the product."""
     small = Tiling(rows=64, columns=50)
-    return replace(small, exact=10, kept=0.7) if request.param == "projected" else small
+    return replace(small, exact=10, share=0.7) if request.param == "projected" else small
 
 
 def slowly(z: np.ndarray, other: np.ndarray, least: float) -> set[tuple[int, int]]:
