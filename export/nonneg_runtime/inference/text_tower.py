@@ -1,8 +1,8 @@
 """The second tower of a bundle: text as tokens, and tokens to a vector beside the images'.
 
-A model of two towers has text.onnx. A model of photos has a map of sentences: an encoder of sentences, which lies once
-in the package, then a linear map to what the model's head takes, then the head. So every head on a backbone makes
-a text's columns as it makes a photo's.
+A model of two towers has text.onnx. A model of photos has a linear map from sentences to what its head takes. Before
+the map stands an encoder of sentences, which lies once in the package. So every head on a backbone makes a text's
+columns as it makes a photo's.
 """
 
 from __future__ import annotations
@@ -190,11 +190,11 @@ class SentenceMap:
 def read_map(path: Path) -> SentenceMap:
     """Return the map in a file."""
     try:
-        arrays, _, said = safetensors_file.read(path)
+        arrays, _, metadata = safetensors_file.read(path)
         weight, bias, mean, golden = (np.array(arrays[n], np.float32) for n in ("weight", "bias", "mean", "golden"))
-        if said["format"] != MAP_FORMAT or not weight.shape[1:] == bias.shape == mean.shape == golden.shape:
+        if metadata["format"] != MAP_FORMAT or not weight.shape[1:] == bias.shape == mean.shape == golden.shape:
             raise ValueError("its arrays do not fit each other")
-        return SentenceMap(weight, bias, mean, float(said["reach"]), golden)
+        return SentenceMap(weight, bias, mean, float(metadata["reach"]), golden)
     except (OSError, ValueError, KeyError) as error:
         raise BundleInvalid(f"{path} holds no map of sentences ({error})", fix="copy the bundle again") from error
 
@@ -248,13 +248,13 @@ def _check_place(record: SentenceRecord, folder: Path) -> None:
     """Raise BundleInvalid unless the package holds the encoder and the tokenizer that a map was fitted behind."""
     for name, digest in ((ENCODER, record.encoder), (TOKENIZER, record.tokenizer)):
         path = PLACE / name
-        found = record_of(path).sha256 if path.is_file() else "not there"
-        if found != digest:
+        digest_here = record_of(path).sha256 if path.is_file() else "not there"
+        if digest_here != digest:
             raise BundleInvalid(
-                f"the sentences of {folder} need {name} of sha256 {digest}; {path} is {found}",
+                f"the sentences of {folder} need {name} of sha256 {digest}; {path} is {digest_here}",
                 fix="install the version of nonneg that the bundle was made with",
                 field="sentences",
-                value=found,
+                value=digest_here,
             )
 
 

@@ -90,8 +90,8 @@ async def served(
     manifest = engine.bundle.manifest
     lengths = lengths_of(parameters, manifest)
     deadline = request.scope["state"]["deadline"]()
-    linked = [image for image in images if isinstance(image, Link)]
-    async with _fetched(request, images, deadline) if linked else nullcontext(list(images)) as ready:
+    here = [image for image in images if not isinstance(image, Link)]
+    async with _fetched(request, images, deadline) if len(here) < len(images) else nullcontext(here) as ready:
         raw = await encode(engine, ready, fail=fails_request(parameters, len(images)), field=field, deadline=deadline)
         answer = shortened(manifest, raw, parameters, lengths)
         engine.stats.zero_vectors += zeros_of(answer)

@@ -48,7 +48,7 @@ def test_what_is_unwanted_is_dimensions_and_words_above_the_line_of_chance():
     assert dog.line == pytest.approx(min(HIGHEST, usual + TEXT * spread))
 
 
-def test_where_nothing_is_looked_for_all_photos_are_and_there_is_no_line():
+def test_where_nothing_is_looked_for_every_photo_is_a_match():
     alone = parse('!"dog" !dim:3')
     found = resolve(alone, meanings())
     np.testing.assert_allclose(dense(found.parts[0]), np.arange(1, 9) / np.linalg.norm(np.arange(1, 9)), rtol=1e-5)
