@@ -106,7 +106,7 @@ def matches(bundle: Bundle, z: Floats, captions: list[list[str]]) -> dict[str, l
 def names(encoder: Encoder, bundle: Bundle, folder: Path) -> dict[str, float]:
     """Print P@10 of classes asked by their folders' names: of those the lexicon knows, and of the others."""
     held = encoder.embed(folder, progress=False)
-    labels, z, lexicon = np.array([name.split("/")[0] for name in held.ids or ()]), held.numpy(), lexicon_of(bundle)
+    labels, z, lexicon = np.array([Path(name).parent.name for name in held.ids or ()]), held.numpy(), lexicon_of(bundle)
     assert lexicon is not None
     words = {label: label.replace("_", " ").replace("-", " ").lower() for label in np.unique(labels)}
     known = {label: names_in(lexicon, word) for label, word in words.items()}

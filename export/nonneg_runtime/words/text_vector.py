@@ -10,7 +10,7 @@ import numpy as np
 from nonneg_core.errors import LexiconMissing, ParameterInvalid
 from nonneg_core.shortening import Vectors, unit
 from nonneg_runtime.bundle.bundle_folder import Bundle
-from nonneg_runtime.inference.text_tower import SentenceTower, Tower, text_tower
+from nonneg_runtime.inference.text_tower import MOST_CHARACTERS, MOST_TOKENS, SentenceTower, Tower, text_tower
 from nonneg_runtime.words.column_facts import chance_of, names_of
 from nonneg_runtime.words.lexicon import Lexicon, lexicon_of, spelled
 from nonneg_vectors.expressions.expression import Expression, Leaf, Words
@@ -68,7 +68,7 @@ class NamesInText(NamedTuple):
 
 def names_in(lexicon: Lexicon, text: str) -> NamesInText:
     """Return the known words of a text, the longest that begins at each place; in a sentence those of one class."""
-    tokens = spelled(text).split()
+    tokens = spelled(text[:MOST_CHARACTERS]).split()[:MOST_TOKENS]
     words, whole, at = list[str](), True, 0
     while at < len(tokens):
         length = next((n for n in range(lexicon.longest, 0, -1) if _known(lexicon, tokens[at : at + n], n)), 0)
@@ -76,7 +76,8 @@ def names_in(lexicon: Lexicon, text: str) -> NamesInText:
             words.append(_known(lexicon, tokens[at : at + length], length))
         whole = whole and (bool(length) or tokens[at] in SAYS_NOTHING)
         at += max(1, length)
-    return NamesInText(tuple(word for word in words if whole or len(lexicon.members(word)) == 1), whole)
+    known = dict.fromkeys(word for word in words if whole or len(lexicon.members(word)) == 1)
+    return NamesInText(tuple(known), whole)
 
 
 def _known(lexicon: Lexicon, tokens: list[str], length: int) -> str:
