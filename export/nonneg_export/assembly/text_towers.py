@@ -166,7 +166,7 @@ def carried_sentences(bundle: Bundle, work: Path, order: Sequence[int] | None = 
     head = read_head(bundle.path / record.head)
     chosen = slice(None) if order is None else list(order)
     write_head(
-        replace(head, weight=head.weight[:, chosen], bias=head.bias[chosen], gate=head.gate[chosen]),
+        replace(head, weight=head.weight[:, chosen], bias=head.bias[chosen]),
         work / HEAD_OF_SENTENCES,
     )
     return record.model_copy(update={"file": MAP, "head": HEAD_OF_SENTENCES})

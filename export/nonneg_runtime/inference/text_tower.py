@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
@@ -209,7 +209,7 @@ class SentenceTower(Tower):
         self._encoder, self._map, self._head = (
             SentenceEncoder(),
             read_map(folder / record.file),
-            read_head(folder / record.head),
+            replace(read_head(folder / record.head), power=POWER),
         )
         self._spread = folder / manifest.head.spread if manifest.head and manifest.head.spread else None
         self.tokenizer = self._encoder.tokenizer
@@ -236,8 +236,7 @@ class SentenceTower(Tower):
 
     def _columns(self, direction: Row) -> Vectors:
         features = self._map.mean + np.float32(self._map.reach) * direction
-        columns: Vectors = self._head.pressed(features) ** np.float32(POWER)
-        return columns
+        return self._head.embed(features)
 
     @cached_property
     def _covariance(self) -> Row | None:
