@@ -88,15 +88,15 @@ def embedders(client):
 @pytest.mark.parametrize("where", ["server", "local"])
 def test_photos_and_named_dimensions_are_resolved_alike(embedders, photos, where):
     embedder, photo = embedders[where], photos / "cat" / "cat-0.jpg"
-    query = embedder.query(f"{photo} + 2*dim:tench !dim:goldfish", 2000)
-    own = embedder.embed(photo, 2000).numpy()[0]
+    query = embedder.query(f"{photo} + 2*dim:tench !dim:goldfish", 2048)
+    own = embedder.embed(photo, 2048).numpy()[0]
     tench = query.expression.parts[0][1].leaf
     assert tench.name == "tench"
-    expected = own + 2 * np.eye(2000)[1248]
-    found = np.zeros(2000)
+    expected = own + 2 * np.eye(2048)[1885]
+    found = np.zeros(2048)
     found[query.parts[0][0]] = query.parts[0][1]
     np.testing.assert_allclose(found, expected / np.linalg.norm(expected), atol=1e-5)
-    assert query.without == (1249,)
+    assert query.without == (2005,)
     assert query.fingerprint == embedder.model().fingerprint
 
 
