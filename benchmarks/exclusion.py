@@ -24,12 +24,13 @@ from PIL import Image, ImageOps
 
 from nonneg_client import Embeddings
 from nonneg_client.local import Encoder
-from nonneg_core.errors import NonnegError
 from nonneg_core.files.image_files import find_images
 from nonneg_core.terminal.tables import table
 from nonneg_runtime.bundle.bundle_folder import Bundle, open_bundle
+from nonneg_runtime.words.column_facts import chance_of
 from nonneg_runtime.words.lexicon import lexicon_of
-from nonneg_runtime.words.text_vector import unwanted, vector_of
+from nonneg_runtime.words.text_vector import vector_of
+from nonneg_vectors.expressions.weightings import as_row
 
 EACH = 12  # mosaics of two classes
 SIDE = 448  # pixels of a mosaic
@@ -79,10 +80,11 @@ def judged(what: str, bundle: Bundle, z: Floats, cases: list[Case]) -> list[tupl
 def one(bundle: Bundle, z: Floats, case: Case, rule: str) -> tuple[float, float, float]:
     """Return one case's shares of excluded and of right ones in the first ten, and of the right ones that are lost."""
     weight = {"- half of it": 0.5, "- it": 1.0}.get(rule, 0.0)
-    scores = z @ (case.query - np.float32(weight) * vector_of(bundle, case.word).vector)
+    scores = z @ (case.query - np.float32(weight) * vector_of(bundle, case.word))
     allowed = np.ones(len(z), bool)
     if rule == "! it":
-        allowed = ~(z[:, unwanted(bundle, case.word)] > 0).any(axis=1)
+        row = as_row(vector_of(bundle, case.word))
+        allowed = z[:, row[0]] @ row[1] < chance_of(bundle, z.shape[1]).of_words(row)
     if case.itself is not None:
         scores[case.itself] = -np.inf
     order = np.argsort(-np.where(allowed, scores, -np.inf), kind="stable")[:TEN]
@@ -124,7 +126,7 @@ def asked_by_words(bundle: Bundle, shown: NDArray[np.str_]) -> Iterator[Case]:
         for b, word in words.items():
             if a != b:
                 with_a, with_b = (shown == a).any(axis=1), (shown == b).any(axis=1)
-                yield Case(vector_of(bundle, words[a]).vector, word, with_a & ~with_b, with_b)
+                yield Case(vector_of(bundle, words[a]), word, with_a & ~with_b, with_b)
 
 
 def asked_by_photos(bundle: Bundle, z: Floats, labels: NDArray[np.str_]) -> Iterator[Case]:
@@ -148,8 +150,8 @@ def word_of(bundle: Bundle, name: str) -> str | None:
     called = {meaning: word for word, meaning in reversed(lexicon.words.items())}
     word = called.get(numbers[name]) if name in numbers else name.replace("_", " ")
     try:
-        return word if word is not None and unwanted(bundle, word) else None
-    except NonnegError:
+        return word if word is not None and lexicon.own(word) else None
+    except KeyError:
         return None
 
 

@@ -21,12 +21,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nonneg_client import Embeddings
-from nonneg_core.errors import WordsUnknown
 from nonneg_core.shortening import shorten
 from nonneg_core.terminal.tables import table
 from nonneg_runtime.bundle.bundle_folder import Bundle, open_bundle
 from nonneg_runtime.words.column_facts import chance_of
-from nonneg_runtime.words.text_vector import vector_of
+from nonneg_runtime.words.lexicon import lexicon_of
+from nonneg_runtime.words.text_vector import names_in, vector_of
 from nonneg_vectors.expressions.weightings import DEVIATIONS, Chance
 
 IN_TWO_SETS = {  # of Caltech-101, what pets or cars show, too
@@ -128,10 +128,9 @@ def nearest(z: Floats, scores: Floats, labels: NDArray[np.str_], names: NDArray[
 
 def word(bundle: Bundle, label: str) -> Floats | None:
     """Return the vector of a class's name, if the lexicon knows all of it."""
-    try:
-        return vector_of(bundle, label.replace("_", " ")).vector.astype(np.float64)
-    except WordsUnknown:
-        return None
+    lexicon = lexicon_of(bundle)
+    names = None if lexicon is None else names_in(lexicon, label.replace("_", " "))
+    return vector_of(bundle, label.replace("_", " ")).astype(np.float64) if names and names.whole else None
 
 
 def read(path: str) -> tuple[Floats, NDArray[np.str_]]:

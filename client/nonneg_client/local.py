@@ -80,7 +80,7 @@ class Encoder(Embedder):
             yield self._part(item, job, options)
 
     def _of_text(self, text: str, options: Options) -> Floats:
-        return vector_of(self.bundle, text, truncate=options.truncate, dimensions=options.dimensions).vector
+        return vector_of(self.bundle, text, truncate=options.truncate)
 
     def model(self, name: str | None = None) -> Model:
         """Return the bundle's own; another is not here."""
@@ -97,7 +97,8 @@ class Encoder(Embedder):
         photos = read.photos()
         vectors = of_photos(read, self.embed([photo.name for photo in photos], length)) if photos else {}
         meaning = resolved(self.bundle, read, length, vectors)
-        return Query(read, meaning, length, manifest.fingerprint, chance_of(self.bundle, length).line(meaning.parts))
+        chance = chance_of(self.bundle, length).of_query(read, meaning.parts)
+        return Query(read, meaning, length, manifest.fingerprint, chance)
 
     def close(self) -> None:
         """End the threads."""

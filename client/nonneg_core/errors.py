@@ -20,8 +20,7 @@ NonnegError                      500  internal
 │   ├── LinkFailed               422  link_failed           an image's URL that cannot be fetched
 │   └── ParameterInvalid         422  parameter_invalid
 │       ├── ExpressionInvalid    422  expression_invalid    a query that cannot be read: `field` holds the place
-│       ├── WordsUnknown         422  words_unknown         a text holds a word that is not known: the nearest are named
-│       └── LexiconMissing       422  lexicon_missing       the model has no words: it takes images only
+│       └── LexiconMissing       422  lexicon_missing       the model has no text tower: it takes images only
 ├── Overloaded                   429  overloaded            the queue is full: `retry_after` seconds
 │   └── RateLimited              429  rate_limited          this key asks too fast
 ├── NotReady                     503  not_ready             loading, draining, or the model failed
@@ -181,10 +180,6 @@ class ParameterInvalid(RequestInvalid):
 
 class ExpressionInvalid(ParameterInvalid):
     type = "expression_invalid"
-
-
-class WordsUnknown(ParameterInvalid):
-    type = "words_unknown"
 
 
 class LexiconMissing(ParameterInvalid):

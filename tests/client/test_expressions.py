@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import numpy as np
 import pytest
 
 from nonneg_client.embedder import local
 from nonneg_client.search import Index
 from nonneg_core.errors import ConfigInvalid, DataInvalid, ExpressionInvalid, FingerprintMismatch
-from nonneg_vectors.search.vector_engine import Description
 
 N, D = 600, 64
 
@@ -91,15 +88,15 @@ def embedders(client):
 @pytest.mark.parametrize("where", ["server", "local"])
 def test_photos_and_named_dimensions_are_resolved_alike(embedders, photos, where):
     embedder, photo = embedders[where], photos / "cat" / "cat-0.jpg"
-    query = embedder.query(f"{photo} + 2*dim:tench !dim:goldfish", 2000)
-    own = embedder.embed(photo, 2000).numpy()[0]
+    query = embedder.query(f"{photo} + 2*dim:tench !dim:goldfish", 2048)
+    own = embedder.embed(photo, 2048).numpy()[0]
     tench = query.expression.parts[0][1].leaf
     assert tench.name == "tench"
-    expected = own + 2 * np.eye(2000)[1248]
-    found = np.zeros(2000)
+    expected = own + 2 * np.eye(2048)[1885]
+    found = np.zeros(2048)
     found[query.parts[0][0]] = query.parts[0][1]
     np.testing.assert_allclose(found, expected / np.linalg.norm(expected), atol=1e-5)
-    assert query.without == (1249,)
+    assert query.without == (2005,)
     assert query.fingerprint == embedder.model().fingerprint
 
 
@@ -114,23 +111,39 @@ def test_a_mistake_has_its_place_and_a_folder_is_not_a_photo(embedders, photos, 
 
 
 @pytest.mark.parametrize("where", ["server", "local"])
-def test_words_must_not_be_there_only_where_the_length_can_tell(embedders, where, random_embeddings, tmp_path):
+def test_words_that_must_not_be_there_are_left_out_above_the_line_of_chance(embedders, where, photos, tmp_path):
     embedder = embedders[where]
-    query = embedder.query('dim:1 !"car"')
-    assert len(query.without) > 5
-    short = random_embeddings(20, 512)
-    held = Description(query.fingerprint, 512, "photo-fast")
-    with Index.open(tmp_path / "short.index", like=held) as index:
-        index.add(dataclasses.replace(short, fingerprint=query.fingerprint))
-        for ask in (
-            lambda: embedder.query('dim:1 !"car"', 512),
-            lambda: index.search('dim:1 !"car"', through=embedder),
-        ):
-            with pytest.raises(ExpressionInvalid, match="lie beyond 512 dimensions") as refused:
-                ask()
-            assert refused.value.field == "expression[7]"
-            assert f"at least {max(query.without) + 1} dimensions" in str(refused.value.fix)
-    assert embedder.query('dim:1 !"car"', max(query.without) + 1).without == query.without
+    stored = embedder.embed(photos)
+    with Index.open(tmp_path / "photos.index", like=stored) as index:
+        index.add(stored)
+        for text in ('"cat"', '!"cat"', '"a thing" !"cat"'):
+            query = embedder.query(text)
+            hits = index.search(query, len(stored))
+            scores = {hit.id: hit.score for hit in hits}
+            unlike = [stored.numpy() @ dense(one.row) >= one.line for one in query.unlike]
+            gone = {
+                name for name, out in zip(stored.ids, np.any(unlike, axis=0) if unlike else [], strict=False) if out
+            }
+            assert not gone & set(scores)
+            assert len(scores) == len(stored) - len(gone)
+            assert bool(unlike) == ("!" in text)
+    short = embedder.query('!"cat"', 128)
+    assert short.unlike[0].row[0].max() < 128
+    assert short.chance == 0.0
+
+
+def dense(row):
+    z = np.zeros(2048, np.float32)
+    z[row[0]] = row[1]
+    return z
+
+
+def test_a_text_that_is_the_whole_query_needs_no_quotes(embedders):
+    local = embedders["local"]
+    for text in ("sunset at the beach", "dog", "a man's red t-shirt"):
+        bare, quoted = local.query(text), local.query(f'"{text}"')
+        assert bare.expression == quoted.expression
+        np.testing.assert_array_equal(bare.parts[0][1], quoted.parts[0][1])
 
 
 def test_a_query_of_another_model_is_refused(index, embedders):

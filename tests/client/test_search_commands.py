@@ -114,11 +114,12 @@ def test_an_expression_finds_what_it_says_whether_or_not_a_model_is_needed(run, 
     assert "because" in run("search", made, f"{cat} & dim:0").stdout
 
 
-def test_a_word_without_its_quotes_is_told_how_a_word_is_written(run, made):
-    refused = run("search", made, "dog").exception
-    assert isinstance(refused, DataInvalid)
-    assert """a word is written in double quotes: '"dog"'""" in refused.fix
-    assert "because" in run("search", made, '"dog"').stdout
+def test_a_text_that_is_the_whole_query_needs_no_quotes(run, made):
+    bare, quoted = (json.loads(run("search", made, text, "--json").stdout) for text in ("dog", '"dog"'))
+    assert bare == quoted
+    assert "because" in run("search", made, "a red dress on a chair").stdout
+    nothing = run("search", made, "stethoscope")
+    assert ("nothing here matches" in nothing.stderr) == (" yes " not in nothing.stdout)
     assert "check the path and its permissions" in run("search", made, "dog.jpg").exception.fix
 
 

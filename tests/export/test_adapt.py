@@ -17,6 +17,7 @@ from onnx import ModelProto
 
 from nonneg_core.errors import MissingExtra
 from nonneg_core.pixels.view import View
+from nonneg_core.shortening import unit
 from nonneg_export.adapt import judging
 from nonneg_export.adapt.backbone import FeatureBackbone, open_source
 from nonneg_export.adapt.fitting import split
@@ -33,9 +34,11 @@ from nonneg_runtime.bundle.head_file import read_head
 from nonneg_runtime.bundle.manifest import Provenance
 from nonneg_runtime.inference.encoder import open_session
 from nonneg_runtime.inference.runner import check_golden
+from nonneg_runtime.inference.text_tower import SentenceEncoder, SentenceTower, read_map, text_tower
 from nonneg_runtime.inference.variants import as_variant
 from nonneg_runtime.words.lexicon import read_lexicon
 from nonneg_runtime.words.names import read_names
+from nonneg_runtime.words.text_vector import vector_of
 
 SOURCE = "photo-fast"
 SAID = ("weights", "weights_license", "data", "data_license")
@@ -115,6 +118,19 @@ def test_names_are_those_of_kept_columns(adapted: tuple[Path, dict[str, object]]
     record = open_bundle(out).manifest.names
     assert record is not None
     assert record.named == 800
+
+
+def test_a_text_goes_the_way_of_a_photo_through_the_new_head(adapted: tuple[Path, dict[str, object]]) -> None:
+    text = "a wall of stones beside the sea"
+    mine, theirs = open_bundle(adapted[0]), open_bundle(SOURCE)
+    tower = text_tower(mine)
+    assert isinstance(tower, SentenceTower)
+    sentence = SentenceEncoder().run(tower.tokens(text))
+    read, head = read_map(mine.path / "sentences.safetensors"), read_head(mine.path / "head.safetensors")
+    features = read.mean + read.reach * unit(sentence @ read.weight + read.bias)
+    by_hand = np.maximum(features @ head.weight + head.bias, 0) ** 0.8
+    np.testing.assert_allclose(vector_of(mine, text), unit(by_hand), atol=1e-4)
+    assert vector_of(mine, text) @ vector_of(theirs, text) < 0.999
 
 
 def test_words_mean_kept_columns_alone(adapted: tuple[Path, dict[str, object]]) -> None:

@@ -8,12 +8,15 @@ from click.testing import CliRunner, Result
 
 from nonneg_core.errors import CheckFailed, ConfigInvalid, DataInvalid
 from nonneg_core.shortening import unit
+from nonneg_export.assembly.text_towers import carried_sentences
 from nonneg_export.checks.agreement import agreement
 from nonneg_export.commands.bundle_from_bundle import quantize
 from nonneg_export.graphs.canonical import restore_fp32, save, store_fp16
 from nonneg_runtime.bundle.bundle_folder import ENCODER, Bundle, open_bundle, write_bundle
 from nonneg_runtime.inference.onnx_session import Session
 from nonneg_runtime.inference.runner import check_golden as check
+from nonneg_runtime.inference.text_tower import HEAD_OF_SENTENCES, MAP
+from nonneg_runtime.words.text_vector import vector_of
 from nonneg_training.onnx_backbone.onnx_graph import load_graph
 
 pytestmark = pytest.mark.slow
@@ -30,8 +33,10 @@ def wide(tmp_path_factory: pytest.TempPathFactory) -> Bundle:
     save(restore_fp32(load_graph(old.encoder)), place / ENCODER)
     manifest = old.manifest.model_copy(
         update={"precision": "fp32", "checks": (), "head": None, "variants": (), "names": None, "lexicon": None}
+        | {"sentences": carried_sentences(old, place)}
     )
-    return write_bundle(place / "bundle", manifest, {ENCODER: place / ENCODER})
+    files = {name: place / name for name in (ENCODER, MAP, HEAD_OF_SENTENCES)}
+    return write_bundle(place / "bundle", manifest, files)
 
 
 @pytest.fixture(scope="module", params=["int8", "fp16"])
@@ -53,6 +58,11 @@ def test_the_smaller_encoder_is_smaller_and_alike(small: Bundle, wide: Bundle) -
     assert kept["neighbours"] > {"int8": 0.6, "fp16": 0.95}[small.manifest.precision]
     assert kept["cosine"] > {"int8": 0.9, "fp16": 0.998}[small.manifest.precision]
     assert kept["batch"] > 0.99999
+
+
+def test_it_has_the_sentences_of_the_source(small: Bundle) -> None:
+    text = "a dog runs on the beach"
+    np.testing.assert_allclose(vector_of(small, text), vector_of(open_bundle(), text), atol=1e-6)
 
 
 def test_its_golden_vector_is_its_own(small: Bundle) -> None:

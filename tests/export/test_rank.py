@@ -10,6 +10,7 @@ from click.testing import CliRunner
 from onnx import ModelProto
 
 from nonneg_core.pixels.view import View
+from nonneg_core.shortening import unit
 from nonneg_export.assembly.calibrate_and_seal import Draft, rank, seal
 from nonneg_export.assembly.reranked_bundle import overlaps
 from nonneg_export.calibrate.photo_folder import find_photos
@@ -19,6 +20,7 @@ from nonneg_runtime.bundle.manifest import Provenance
 from nonneg_runtime.inference.onnx_session import Session
 from nonneg_runtime.words.lexicon import lexicon_of
 from nonneg_runtime.words.names import read_names
+from nonneg_runtime.words.text_vector import vector_of
 
 SOURCE = Provenance(weights="random", weights_license="CC0", data="none", data_license="CC0")
 
@@ -98,6 +100,8 @@ def test_names_and_words_go_with_their_columns(photos: Path, tmp_path: Path) -> 
     assert before is not None
     assert after is not None
     np.testing.assert_allclose(after.vector("golden retriever")[went], before.vector("golden retriever"))
+    text = "sunset at the beach"
+    np.testing.assert_allclose(vector_of(new, text)[went], vector_of(old, text), atol=1e-6)
     assert "short prefixes trained" not in new.manifest.description
     assert new.manifest.provenance.note.endswith("its columns were put in another order since")
     assert "not in the new bundle: the form int8" in said
@@ -109,7 +113,9 @@ def test_fewer_columns_keep_their_names_and_lose_the_words(photos: Path, tmp_pat
     new, said = rerank(old, photos, tmp_path / "fewer", "--dimensions", "1500")
     assert names_of(new) == {dimension: name for dimension, name in names_of(old).items() if dimension < 1500}
     assert new.manifest.lexicon is None
-    assert "not in the new bundle: the words for search" in said
+    assert "not in the new bundle: the columns of known words" in said
+    text = "sunset at the beach"
+    np.testing.assert_allclose(vector_of(new, text), unit(vector_of(old, text)[:1500]), atol=1e-5)
 
 
 def names_of(bundle: Bundle) -> dict[int, str]:

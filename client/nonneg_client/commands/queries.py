@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nonneg_client.sources.image_sources import Item, items
-from nonneg_core.errors import DataInvalid
 from nonneg_core.files.image_files import identity
 from nonneg_vectors.expressions.expression import Dimension, Expression, Photo
 from nonneg_vectors.expressions.expression_parser import parse
@@ -60,15 +59,7 @@ def _expression(query: str) -> Expression | None:
     if os.path.exists(query) or (glob.has_magic(query) and glob.glob(query, recursive=True)):  # noqa: PTH110, PTH207
         return None
     expression = parse(query)
-    if list(expression.leaves()) != [Photo(query)]:
-        return expression
-    if query.isalpha():  # no path of an image looks so
-        raise DataInvalid(
-            f"a file or folder {query} does not exist here",
-            fix=f"check the path; a word is written in double quotes: '\"{query}\"'",
-            value=query,
-        )
-    return None
+    return expression if list(expression.leaves()) != [Photo(query)] else None
 
 
 def _needs_a_model(expression: Expression) -> bool:

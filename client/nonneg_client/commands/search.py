@@ -195,6 +195,9 @@ def matches(hits: list[Hit]) -> list[list[str]]:
 
 def show_all(answers: dict[str, list[Hit]], as_json: bool, title: str) -> None:
     """Print the hits of every query; of a single one without its name."""
+    for query, hits in answers.items():
+        if hits and all(hit.match is False for hit in hits):
+            click.echo(f"nothing here matches {query}: each hit scores no more than random photos may", err=True)
     if len(answers) == 1:
         show(next(iter(answers.values())), as_json, title)
         return

@@ -23,7 +23,7 @@ from nonneg_core.errors import (
     NonnegError,
 )
 from nonneg_vectors.expressions.expression import Expression, Photo
-from nonneg_vectors.expressions.weightings import Resolved, SparseRow
+from nonneg_vectors.expressions.weightings import Resolved, SparseRow, Unlike
 from nonneg_vectors.search.query_and_hits import Query
 
 if TYPE_CHECKING:
@@ -157,9 +157,9 @@ def query_of(answer: Any, expression: Expression) -> Query:
         dimensions = dimensions_of(answer)
         parts = tuple(_row(part, dimensions) for part in answer["parts"])
         without = tuple(int(unwanted["dimension"]) for unwanted in answer["without"])
-        return Query(
-            expression, Resolved(parts, without), dimensions, str(answer["fingerprint"]), float(answer["chance"])
-        )
+        unlike = tuple(Unlike(_row(one, dimensions), float(one["line"])) for one in answer["unlike"])
+        meaning, chance = Resolved(parts, without, unlike), float(answer["chance"])
+        return Query(expression, meaning, dimensions, str(answer["fingerprint"]), chance)
 
 
 def _bytes(photo: Photo) -> bytes:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from typing import TypeAlias
 
 from nonneg_core.errors import ExpressionInvalid
@@ -25,13 +24,13 @@ class Photo:
     at: int = field(default=0, compare=False)  # the character at which it stands
 
     def __str__(self) -> str:
-        plain = BARE_NAME.fullmatch(self.name) and not LOOKS_LIKE_ANOTHER.match(self.name)
+        plain = BARE_NAME.fullmatch(self.name) and not LOOKS_LIKE_ANOTHER.match(self.name) and not self.name.isalpha()
         return self.name if plain else f"photo:{_quoted(self.name)}"
 
 
 @dataclass(frozen=True, slots=True)
 class Words:
-    """A text, to be found in the model's lexicon."""
+    """A text, of which the model makes a vector."""
 
     text: str
     at: int = field(default=0, compare=False)
@@ -84,14 +83,15 @@ class Expression:
         """Return the texts of the expression, each once."""
         return list(dict.fromkeys(leaf for leaf in self.leaves() if isinstance(leaf, Words)))
 
-    def searched(self) -> list[Words]:
-        """Return the texts that are looked for, each once; not those that must not be there."""
-        return list(dict.fromkeys(t.leaf for part in self.parts for t in part if isinstance(t.leaf, Words)))
+    @property
+    def only_words(self) -> bool:
+        """Whether all that is looked for is texts."""
+        return all(isinstance(term.leaf, Words) for part in self.parts for term in part)
 
     def __str__(self) -> str:
         """Write the expression in a form that `parse` reads as the same."""
         sums = " & ".join(_sum(part) for part in self.parts)
-        return " ".join([sums, *(f"!{leaf}" for leaf in self.without)])
+        return " ".join([sums, *(f"!{leaf}" for leaf in self.without)]).lstrip()
 
 
 def _sum(terms: tuple[Term, ...]) -> str:
@@ -123,17 +123,28 @@ def dimension_of(leaf: Dimension, names: Mapping[int, str], dimensions: int) -> 
 
 
 def near(spelling: str, known: Iterable[str]) -> list[str]:
-    """Return the known names that hold `wanted` or are spelt like it; of names of two words also one of them."""
-    names, parts = list(known), dict[str, str]()
-    for name in names:
-        for part in name.split() if name.count(" ") == 1 else ():  # one word of a longer name says little of it
-            if part[:1] == spelling[:1]:
-                parts.setdefault(part, name)
-    equal = [name for name in names if name.count(" ") == 1 and spelling in name.split()]
-    whole = get_close_matches(spelling, [name for name in names if name[:1] == spelling[:1]], NEAR, 0.6)
-    in_part = [parts[part] for part in get_close_matches(spelling, parts, NEAR, 0.8)]
-    holding = sorted((name for name in names if spelling in name and name.count(" ") < 2), key=len)
-    return list(dict.fromkeys([*equal, *whole, *in_part, *holding]))[:NEAR]
+    """Return the known names that `spelling` is a word of, or a slip of one letter away from; at most five."""
+    names = sorted(known, key=len)
+    words = [name for name in names if name.count(" ") == 1 and spelling in name.split()]
+    slips = [name for name in names if any(_slip(spelling, part) for part in _parts(name))]
+    return list(dict.fromkeys([*words, *slips]))[:NEAR]
+
+
+def _parts(name: str) -> set[str]:
+    """Return a name, and its words where it has two: one word of a longer name says little of it."""
+    return {name, *name.split()} if name.count(" ") == 1 else {name}
+
+
+def _slip(one: str, other: str) -> bool:
+    """Return whether a letter is missing, needless or another, or two letters are exchanged."""
+    short, long = sorted((one, other), key=len)
+    if one == other or len(long) - len(short) > 1 or len(short) < 3:
+        return False
+    at = next((i for i, (a, b) in enumerate(zip(short, long, strict=False)) if a != b), len(short))
+    if len(short) < len(long):
+        return short[at:] == long[at + 1 :]
+    swapped = short[:at] + short[at : at + 2][::-1] + short[at + 2 :]
+    return short[at + 1 :] == long[at + 1 :] or swapped == long
 
 
 def _by_name(leaf: Dimension, names: Mapping[int, str]) -> int:

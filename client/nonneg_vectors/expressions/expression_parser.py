@@ -6,6 +6,7 @@
     term       = [number "*"] ( leaf | "(" expression ")" )
     leaf       = "words" | dim:17 | dim:snow | dim:"polar bear" | photo.jpg | photo:"my photo.jpg"
 
+A text of plain words that is the whole query needs no quotes.
 A name without quotes ends at a space or a bracket; `""` within quotes is one quote. Brackets with an `&` inside may
 stand only where `&` may, since a sum of two "both" has no meaning as one weighting of dimensions.
 """
@@ -35,6 +36,8 @@ _TOKEN = re.compile(
     )\s*""",
     re.VERBOSE,
 )
+_WORD = r"[^\W_]+(?:['’-][^\W_]+)*"
+_PLAIN = re.compile(rf"[^\W\d_]+|{_WORD}(?:,?\s+{_WORD})+[.?]?")  # letters alone, or several words
 _END = "the end"
 _LEAVES: dict[str, type[Photo] | type[Words] | type[Dimension]] = {
     "photo": Photo, "photo_named": Photo, "photo_quoted": Photo, "words": Words,
@@ -58,12 +61,12 @@ def parse(text: str) -> Expression:
             f"the expression has {len(text)} characters", fix=f"write at most {MOST_CHARACTERS}",
             field="expression", value=len(text), limit=MOST_CHARACTERS,
         )  # fmt: skip
+    if _PLAIN.fullmatch(text.strip()):
+        return Expression(((Term(1.0, Words(text.strip())),),))
     reader = _Reader(text)
     terms = reader.clauses(0)
     if reader.kind != _END:
         raise reader.error(f"{reader.text!r} closes no bracket", "leave it out or open one before")
-    if not terms.parts:
-        raise reader.error("nothing says what a hit should have", 'add a photo, "words" or dim:17 in front', at=0)
     return Expression(tuple(terms.parts), tuple(dict.fromkeys(terms.without)))
 
 

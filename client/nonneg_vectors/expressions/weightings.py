@@ -17,9 +17,17 @@ from numpy.typing import NDArray
 from nonneg_core.arrays import Doubles, Floats
 from nonneg_core.errors import ExpressionInvalid
 from nonneg_core.shortening import Vectors, shorten, unit
-from nonneg_vectors.expressions.expression import Dimension, Expression, Leaf, Term, Words, dimension_of
+from nonneg_vectors.expressions.expression import Dimension, Expression, Leaf, Term, dimension_of
 
 SparseRow: TypeAlias = tuple[NDArray[np.int32], Floats]  # indices, sorted and unique, and their values
+
+
+@dataclass(frozen=True)
+class Unlike:
+    """What must not be there: no hit has this cosine, or a larger one, with these weights."""
+
+    row: SparseRow
+    line: float
 
 
 @dataclass(frozen=True)
@@ -28,6 +36,7 @@ class Resolved:
 
     parts: tuple[SparseRow, ...]
     without: tuple[int, ...] = ()
+    unlike: tuple[Unlike, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -37,14 +46,33 @@ class Meanings:
     dimensions: int
     names: Mapping[int, str]
     vectors: Mapping[Leaf, SparseRow]
-    unwanted: Mapping[Words, Sequence[int]]  # dimensions that must not be active where these words are unwanted
+    chance: Chance | None = None  # of the vectors; words cannot be left out without it
 
 
 def resolve(expression: Expression, meanings: Meanings) -> Resolved:
-    """Return an expression's weightings of dimensions; raise where one does not exist or nothing is left of a part."""
+    """Return an expression's weightings of dimensions; raise where one does not exist or nothing is left of a part.
+
+    Where nothing is looked for, what all photos have in common is.
+    """
     parts = tuple(_summed(part, meanings) for part in expression.parts)
-    without = {dimension for leaf in expression.without for dimension in _unwanted(leaf, meanings)}
-    return Resolved(parts, tuple(sorted(without)))
+    if not parts and meanings.chance is not None:
+        parts = (as_row(unit(meanings.chance.mean.astype(np.float32))),)
+    numbers = {_number(leaf, meanings) for leaf in expression.without if isinstance(leaf, Dimension)}
+    rows = [unit_row(meanings.vectors[leaf]) for leaf in expression.without if not isinstance(leaf, Dimension)]
+    assert meanings.chance is not None or not rows
+    unlike = tuple(Unlike(row, meanings.chance.of_words(row)) for row in rows) if meanings.chance else ()
+    return Resolved(parts, tuple(sorted(numbers)), unlike)
+
+
+def as_row(z: Vectors) -> SparseRow:
+    """Return a vector's entries other than zero."""
+    there = np.flatnonzero(z).astype(np.int32)
+    return there, np.asarray(z[there], dtype=np.float32)
+
+
+def unit_row(row: SparseRow) -> SparseRow:
+    """Return the same at a length of one."""
+    return row[0], unit(row[1])
 
 
 def _summed(part: Sequence[Term], meanings: Meanings) -> SparseRow:
@@ -63,16 +91,12 @@ def _summed(part: Sequence[Term], meanings: Meanings) -> SparseRow:
 
 def _row(leaf: Leaf, meanings: Meanings) -> SparseRow:
     if isinstance(leaf, Dimension):
-        number = dimension_of(leaf, meanings.names, meanings.dimensions)
-        return np.array([number], dtype=np.int32), np.ones(1, dtype=np.float32)
+        return np.array([_number(leaf, meanings)], dtype=np.int32), np.ones(1, dtype=np.float32)
     return meanings.vectors[leaf]
 
 
-def _unwanted(leaf: Leaf, meanings: Meanings) -> Sequence[int]:
-    if isinstance(leaf, Dimension):
-        return [dimension_of(leaf, meanings.names, meanings.dimensions)]
-    assert isinstance(leaf, Words)  # the parser lets no photo through
-    return meanings.unwanted[leaf]
+def _number(leaf: Dimension, meanings: Meanings) -> int:
+    return dimension_of(leaf, meanings.names, meanings.dimensions)
 
 
 # What a random photo shares with a query: the score below which a hit may be chance.
@@ -84,6 +108,7 @@ def _unwanted(leaf: Leaf, meanings: Meanings) -> Sequence[int]:
 # common. So a query of frequent dimensions, which many photos share by chance, has a higher line than a query of rare
 # ones.
 
+TEXT = 6.0  # deviations, of a query of words alone
 DEVIATIONS = 7.5  # benchmarks/matches.py says what this loses and lets through
 HIGHEST = 0.99  # of all lines: a copy is a match at any length
 DRAWN = 256  # vectors that say what `top_k` leaves
@@ -96,21 +121,31 @@ class Chance:
     mean: Doubles  # (k,)
     variance: Doubles  # (k,)
 
-    def line(self, parts: Sequence[SparseRow]) -> float:
+    def line(self, parts: Sequence[SparseRow], deviations: float = DEVIATIONS) -> float:
         """Return the score that few random photos reach with a query of these parts.
 
         Of several parts the worst counts: what is rare for one of them is rare for all, so the lowest line holds.
         """
-        return min(self._of(indices, values) for indices, values in parts)
+        return min(self._of(indices, values, deviations) for indices, values in parts)
 
-    def _of(self, indices: NDArray[np.int32], values: Vectors) -> float:
+    def of_words(self, row: SparseRow) -> float:
+        """Return the line of a text's vector: texts share less with photos than photos do."""
+        return self._of(*row, TEXT)
+
+    def of_query(self, expression: Expression, parts: Sequence[SparseRow]) -> float:
+        """Return the line of an expression with these parts; zero where nothing is looked for."""
+        if not expression.parts:
+            return 0.0
+        return self.line(parts, TEXT if expression.only_words else DEVIATIONS)
+
+    def _of(self, indices: NDArray[np.int32], values: Vectors, deviations: float) -> float:
         weights = np.zeros(len(self.mean))
         weights[indices] = values
         usual = float(weights @ self.mean)
         weights -= usual * self.mean
         own = max(0.0, 1 - float(self.mean @ self.mean))  # of the squared length, what photos have not in common
         spread = float(np.sqrt(own * (weights**2 @ self.variance)))
-        return min(HIGHEST, usual + DEVIATIONS * spread)
+        return min(HIGHEST, usual + deviations * spread)
 
 
 @dataclass(frozen=True, eq=False)

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nonneg_core.shortening import Vectors
+from nonneg_vectors.expressions.weightings import Unlike
 from nonneg_vectors.search.attributes import holds
 from nonneg_vectors.search.vector_engine import Description, Engine, EngineHit, Payload, SparseWeights, Where
 from nonneg_vectors.storage.embeddings import Embeddings
@@ -157,10 +158,12 @@ class ColumnEngine(Engine):
         only: Iterable[int] = (),
         without: Iterable[int] = (),
         exclude: Sequence[int] = (),
+        unlike: Iterable[Unlike] = (),
     ) -> Matches:
         """Return the best rows by the vectors in `columns`; all of `only` and none of `without` are active in them.
 
-        exclude: rows that are left out. Conditions are about the whole vectors, at whatever length is searched.
+        exclude: rows that are left out. unlike: what is below its line in them. Conditions are about the whole
+        vectors, at whatever length is searched.
         """
         allowed = np.ones(len(self), bool)
         for j in only:
@@ -169,6 +172,8 @@ class ColumnEngine(Engine):
             allowed &= active
         for j in without:
             allowed[self.whole.active(j)] = False
+        for one in unlike:
+            allowed &= self.whole.scores([one.row]) < one.line
         allowed[list(exclude)] = False
         scores = columns.scores(parts)
         return Matches(scores, allowed, largest_first(scores, np.flatnonzero(allowed & (scores > 0)), most))
@@ -196,12 +201,13 @@ class ColumnEngine(Engine):
         where: Where | None = None,
         without: Sequence[int] = (),
         exclude: Collection[str] = (),
+        unlike: Sequence[Unlike] = (),
     ) -> list[EngineHit]:
         ids = self.vectors.ids or ()
         rows = [self._places[name] for name in exclude if name in self._places]
         if where:
             rows += [i for i, name in enumerate(ids) if not holds({**self._payloads[i], "id": name}, where)]
-        matches = self.matches(self.whole, parts, k, without=without, exclude=rows)
+        matches = self.matches(self.whole, parts, k, without=without, exclude=rows, unlike=unlike)
         return [EngineHit(ids[i], float(matches.scores[i]), self._payloads[i]) for i in matches.order.tolist()]
 
     def get(self, ids: Sequence[str]) -> Embeddings:

@@ -202,8 +202,8 @@ class Index:
         profile = self.description
         self._same(Embeddings.from_rows([], dimensions=query.dimensions, fingerprint=query.fingerprint))
         limits = replace(limits, without=(*query.without, *limits.without))
-        line = query.chance if self._chance is None else self._line(query.parts)
-        if len(query.parts) == 1 and (query.parts[0][1] > 0).all():
+        line = query.chance if self._chance is None else self._chance.of_query(query.expression, query.parts)
+        if len(query.parts) == 1 and (query.parts[0][1] > 0).all() and not query.unlike:
             return self._by_weights(query.parts[0], k, limits, line)
         check_where(limits.where)
         self._are_there(limits.without)
@@ -214,7 +214,10 @@ class Index:
             )
         left_out = frozenset(limits.exclude)
         parts, without = query.parts, limits.without
-        matches = self.engine.best(parts, _at_least_one(k), limits.where, without, left_out)
+        unlike = [
+            one if self._chance is None else replace(one, line=self._chance.of_words(one.row)) for one in query.unlike
+        ]
+        matches = self.engine.best(parts, _at_least_one(k), limits.where, without, left_out, unlike)
         together = np.zeros(profile.dimensions, dtype=np.float32)
         for indices, values in parts:
             together[indices] += values / len(parts)

@@ -14,7 +14,7 @@ from nonneg_core.errors import ConfigInvalid, DataInvalid, ExpressionInvalid
 from nonneg_core.shortening import Vectors
 from nonneg_vectors.expressions.expression import Expression, Photo, Words
 from nonneg_vectors.expressions.expression_parser import parse
-from nonneg_vectors.expressions.weightings import Meanings, Resolved, SparseRow, resolve
+from nonneg_vectors.expressions.weightings import Meanings, Resolved, SparseRow, Unlike, resolve
 from nonneg_vectors.search.vector_engine import Payload, Where
 from nonneg_vectors.storage.embeddings import Embeddings
 
@@ -46,6 +46,11 @@ class Query:
         """The dimensions that must not be active in a hit."""
         return self.resolved.without
 
+    @property
+    def unlike(self) -> tuple[Unlike, ...]:
+        """What must not be in a hit."""
+        return self.resolved.unlike
+
 
 class QueryReader(Protocol):
     """What embeds the photos and words of an expression: a client of a server, or a model in this process."""
@@ -65,7 +70,7 @@ def of_dimensions(text: str, dimensions: int, fingerprint: str) -> Query:
                 field=f"expression[{leaf.at}]",
                 value=str(leaf),
             )
-    return Query(expression, resolve(expression, Meanings(dimensions, {}, {}, {})), dimensions, fingerprint)
+    return Query(expression, resolve(expression, Meanings(dimensions, {}, {})), dimensions, fingerprint)
 
 
 def of_photos(expression: Expression, vectors: Embeddings) -> dict[Photo, Vectors]:

@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from nonneg_core.arrays import Floats
 from nonneg_core.errors import ConfigInvalid, DataInvalid, FingerprintMismatch
+from nonneg_vectors.expressions.weightings import Unlike
 from nonneg_vectors.storage.embeddings import Embeddings, model_label
 
 SparseWeights = tuple[NDArray[np.int32], Floats]  # indices, sorted and unique, and what each is worth
@@ -119,12 +120,13 @@ class Engine(ABC):
         where: Where | None = None,
         without: Sequence[int] = (),
         exclude: Collection[str] = (),
+        unlike: Sequence[Unlike] = (),
     ) -> list[EngineHit]:
         """Return the k vectors with the largest smallest inner product with the parts, above zero.
 
-        without: dimensions that are not active in them. exclude: ids of others.
+        without: dimensions that are not active in them. exclude: ids of others. unlike: what is below its line in them.
         """
-        return best(self, parts, k, where, without, exclude)
+        return best(self, parts, k, where, without, exclude, unlike)
 
     def _open(self, name: str, made_for: Description | None) -> Description:
         """Return what the index of this name holds; where there is none, it is made for these vectors."""
@@ -220,6 +222,7 @@ def best(
     where: Where | None,
     without: Sequence[int],
     exclude: Collection[str],
+    unlike: Sequence[Unlike],
 ) -> list[EngineHit]:
     """Find the k vectors with the largest smallest inner product with the parts, above zero, with nothing unwanted."""
     known: dict[str, EngineHit] = {}  # with their scores; zero for those that are unwanted
@@ -227,7 +230,7 @@ def best(
     while True:
         lists = [engine.nearest(*_positive(part), depth, where) for part in parts]
         fresh = {hit.id: hit for listed in lists for hit in listed if hit.id not in known}
-        known |= _scored(engine, list(fresh.values()), parts, without)
+        known |= _scored(engine, list(fresh.values()), parts, without, unlike)
         beyond = min((listed[-1].score if len(listed) >= depth else 0.0) for listed in lists)
         hits = [hit for hit in known.values() if hit.score > 0 and hit.id not in exclude]
         hits.sort(key=lambda hit: (-hit.score, hit.id))
@@ -241,19 +244,26 @@ def _positive(part: SparseWeights) -> SparseWeights:
 
 
 def _scored(
-    engine: Engine, hits: Sequence[EngineHit], parts: Sequence[SparseWeights], without: Sequence[int]
+    engine: Engine,
+    hits: Sequence[EngineHit],
+    parts: Sequence[SparseWeights],
+    without: Sequence[int],
+    unlike: Sequence[Unlike],
 ) -> dict[str, EngineHit]:
     """Return the same with the score that counts: of the worst part, or zero where something unwanted is active."""
     stored = engine.get([one.id for one in hits])
-    weights = np.zeros((engine.description.dimensions, len(parts)))
-    for column, (indices, values) in enumerate(parts):
+    weights = np.zeros((engine.description.dimensions, len(parts) + len(unlike)))
+    for column, (indices, values) in enumerate([*parts, *(one.row for one in unlike)]):
         weights[indices, column] = values
+    lines = np.array([one.line for one in unlike])
     unwanted = np.zeros(len(weights), dtype=bool)
     unwanted[list(without)] = True
     payloads = {one.id: one.payload for one in hits}
     scored = {}
     for i, name in enumerate(stored.ids or ()):
         indices, values = stored.row(i)
-        score = 0.0 if unwanted[indices].any() else float((values @ weights[indices]).min())
+        cosines = values @ weights[indices]
+        excluded = unwanted[indices].any() or (cosines[len(parts) :] >= lines).any()
+        score = 0.0 if excluded else float(cosines[: len(parts)].min())
         scored[name] = EngineHit(name, score, payloads[name])
     return scored

@@ -145,6 +145,7 @@ def _manifest(adapted: AdaptationRecords, out: Path, work: Path) -> Manifest:
             "variants": _variants(adapted, few, work) if apart else (),
             "kept": None,
             "text": None,
+            "sentences": source.sentences if apart else None,
             "names": _names(adapted, work) if apart else None,
             "lexicon": _lexicon(adapted, work) if apart else None,
             "dimensions": adapted.fitted.head.dimensions,

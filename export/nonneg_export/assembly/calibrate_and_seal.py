@@ -180,12 +180,14 @@ def seal(made: SealableEncoder, out: Path, *, overwrite: bool = False) -> Bundle
     """Write the bundle, whole or not at all; with a quality report also its table and plots."""
     work = made.encoder.parent
     parts, head, text = (made.manifest.names, made.manifest.lexicon), made.manifest.head, made.manifest.text
+    sentences = made.manifest.sentences
     files = {
         ENCODER: made.encoder,
         **evidence(made.manifest, work),
         **{part.file: work / part.file for part in parts if part},
         **({name: work / name for name in (head.file, head.spread) if name} if head else {}),
         **({name: work / name for name in (text.file, text.tokenizer)} if text else {}),
+        **({name: work / name for name in (sentences.file, sentences.head)} if sentences else {}),
     }
     return write_bundle(out, made.manifest, files, replace=overwrite)
 

@@ -17,6 +17,7 @@ from onnx import ModelProto, NodeProto
 from nonneg_core.errors import CheckFailed, ConfigInvalid, DataInvalid, NonnegError
 from nonneg_core.files.atomic import storage_error
 from nonneg_core.pixels.view import Pixels, View
+from nonneg_export.assembly.text_towers import carried_sentences
 from nonneg_export.calibrate.activations import Activations, collect
 from nonneg_export.calibrate.photo_folder import Photos, load_pixels
 from nonneg_export.calibrate.photo_records import Tick
@@ -97,6 +98,7 @@ def quantized(
         if beside is not None:
             shutil.copyfile(bundle.path / beside.file, work / beside.file)
     _bring_text(bundle, work)
+    manifest = manifest.model_copy(update={"sentences": carried_sentences(bundle, work)})
     return SmallEncoder(encoder, manifest, after, fidelity)
 
 

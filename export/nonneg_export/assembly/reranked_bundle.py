@@ -9,7 +9,7 @@ from typing import Any
 
 from nonneg_core.errors import ConfigInvalid
 from nonneg_export.assembly.calibrate_and_seal import Draft, RankedDraft
-from nonneg_export.assembly.text_towers import columns_of
+from nonneg_export.assembly.text_towers import carried_sentences, columns_of
 from nonneg_export.graphs.canonical import restore_fp32
 from nonneg_runtime.bundle.bundle_folder import Bundle
 from nonneg_runtime.bundle.manifest import Manifest
@@ -56,6 +56,7 @@ def compose_order(ranked: RankedDraft, bundle: Bundle) -> RankedDraft:
     changes = {
         "columns": columns.model_copy(update={"original": original}),
         **carried_words(bundle, columns.original, ranked.encoder.parent),
+        "sentences": carried_sentences(bundle, ranked.encoder.parent, columns.original),
         **(_said_of_the_order(ranked, bundle) if columns.original != tuple(range(len(before))) else {}),
     }
     return replace(ranked, manifest=ranked.manifest.model_copy(update=changes))
@@ -78,7 +79,7 @@ def left_out(old: Manifest, new: Manifest) -> list[str]:
     parts = {
         f"the form {forms}: `nonneg quantize` makes one": old.variants and not new.variants,
         "the head's own file, which `nonneg adapt` starts from": old.head and not new.head,
-        "the words for search, which need all columns": old.lexicon and not new.lexicon,
+        "the columns of known words, which need all columns": old.lexicon and not new.lexicon,
         "the certificate: `nonneg certify` measures one": old.certificate and not new.certificate,
     }
     return [part for part, gone in parts.items() if gone]

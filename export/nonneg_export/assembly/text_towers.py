@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+import shutil
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -20,10 +21,17 @@ from nonneg_export.graphs.columns import select_columns, width
 from nonneg_export.graphs.head_layers import refer_to_head, with_root_head
 from nonneg_runtime.bundle.bundle_folder import SHIPPED, Bundle
 from nonneg_runtime.bundle.evidence import Check, Golden
-from nonneg_runtime.bundle.head_file import HEAD, read_head
-from nonneg_runtime.bundle.manifest import TextRecord
+from nonneg_runtime.bundle.head_file import HEAD, read_head, write_head
+from nonneg_runtime.bundle.manifest import SentenceRecord, TextRecord
 from nonneg_runtime.inference.onnx_session import Session
-from nonneg_runtime.inference.text_tower import GOLDEN, TOKENS, Tokenizer, Tokens
+from nonneg_runtime.inference.text_tower import (
+    GOLDEN,
+    HEAD_OF_SENTENCES,
+    MAP,
+    TOKENS,
+    Tokenizer,
+    Tokens,
+)
 from nonneg_runtime.words.names import NAMES, read_names
 from nonneg_training.onnx_backbone.onnx_graph import load_graph
 
@@ -105,7 +113,7 @@ def described(place: Path, reader: Tokenizer, checks: tuple[Check, ...]) -> Text
         file=TEXT,
         tokenizer=TOKENIZER,
         length=reader.length,
-        pad=reader.pad,
+        pad=reader.pad or 0,
         golden=Golden(indices=tuple(active.tolist()), values=rounded(z[active])),
         checks=checks,
     )
@@ -147,3 +155,18 @@ def columns_of(bundle: Bundle) -> TextEncoder | None:
     return TextEncoder(
         load_graph(bundle.path / record.file), tokenizer, record.length, record.pad, checks=record.checks
     )
+
+
+def carried_sentences(bundle: Bundle, work: Path, order: Sequence[int] | None = None) -> SentenceRecord | None:
+    """Write a bundle's map of sentences, and its head beside an encoder that has it within; `order`: of the columns."""
+    record = bundle.manifest.sentences
+    if record is None:
+        return None
+    shutil.copyfile(bundle.path / record.file, work / MAP)
+    head = read_head(bundle.path / record.head)
+    chosen = slice(None) if order is None else list(order)
+    write_head(
+        replace(head, weight=head.weight[:, chosen], bias=head.bias[chosen]),
+        work / HEAD_OF_SENTENCES,
+    )
+    return record.model_copy(update={"file": MAP, "head": HEAD_OF_SENTENCES})

@@ -215,6 +215,7 @@ def size(count: int) -> str:
 def _facts(manifest: Manifest) -> str:
     view, calibration, source = manifest.view, manifest.calibration, manifest.provenance
     atlas, head, names, text = manifest.atlas, manifest.head, manifest.names, manifest.text
+    sentences = manifest.sentences
     live = sum(value > 0 for value in manifest.columns.frequency)
     facts = {
         "model": f"{manifest.name} {manifest.version}",
@@ -229,6 +230,9 @@ def _facts(manifest: Manifest) -> str:
         "head": "" if head is None else f"{head.file}, on {head.takes}, the first {head.trained} columns trained",
         "names": "" if names is None else f"{names.named} dimensions, {names.checked} checked on {names.data}",
         "stability": "" if names is None or names.stability is None else stability(names.stability),
+        "sentences": ""
+        if sentences is None
+        else f"{sentences.weights} [{sentences.license}]; fitted on {sentences.data}",
         "words": "" if manifest.lexicon is None else f"{manifest.lexicon.words:,} ({manifest.lexicon.source})",
         "view": f"{view.size} x {view.size}, {view.fit} {view.crop:g}, {view.interpolation}",
         "ranked by": f"{calibration.ranked_by}, on {calibration.images:,} images ({calibration.data})",

@@ -202,6 +202,8 @@ def _complete(folder: Path, manifest: Manifest) -> None:
         spoken.append(manifest.lexicon.file)
     if manifest.text is not None:
         spoken += [manifest.text.file, manifest.text.tokenizer]
+    if manifest.sentences is not None:
+        spoken += [manifest.sentences.file, manifest.sentences.head]
     for name in spoken:
         if name not in manifest.files:
             raise BundleInvalid(

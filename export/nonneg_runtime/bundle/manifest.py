@@ -28,7 +28,7 @@ SCHEMA_VERSION = 1
 FILE_NAME = "manifest.json"
 MAX_BYTES = 64 * 2**20
 # Fields that bundles of schema 1 did not have from the start.
-CAME_LATER = ("head", "variants", "names", "kept", "lexicon", "text", "adaptation", "certificate")
+CAME_LATER = ("head", "variants", "names", "kept", "lexicon", "text", "sentences", "adaptation", "certificate")
 RankedBy = Literal["expected-activation", "frequency", "variance", "nested", "none"]
 Precision = Literal["fp32", "fp16", "int8", "bf16"]  # fp16: of the stored weights; the others: of what computes
 
@@ -139,6 +139,18 @@ class TextRecord(ManifestRecord):
     raw: RecallRow | None = Field(default=None, description="the same of both towers' own features, before the head")
 
 
+class SentenceRecord(ManifestRecord):
+    """A map from a sentence encoder, which lies once in the package, to what the model's head takes."""
+
+    file: str = Field(description="safetensors: weight (sentence, features), bias, mean, golden")
+    head: str = Field(description="the file of the head that makes columns of the features")
+    encoder: str = Field(pattern="^[0-9a-f]{64}$", description="sha256 of the sentence encoder's graph")
+    tokenizer: str = Field(pattern="^[0-9a-f]{64}$", description="sha256 of its tokenizer")
+    weights: str = Field(description="what the encoder is, and whose")
+    data: str = Field(description="the captioned photos that the map was fitted on")
+    license: str = Field(description="of both")
+
+
 class AdaptationRecord(ManifestRecord):
     """How a head was adapted to photos, and what that gained and lost on photos it was not fitted on."""
 
@@ -185,6 +197,7 @@ class Manifest(ManifestRecord):
     atlas: AtlasRecord | None = None
     head: HeadRecord | None = None
     text: TextRecord | None = None
+    sentences: SentenceRecord | None = None
     variants: tuple[Variant, ...] = Field(default=(), description="fastest first")
     names: NamesRecord | None = None
     lexicon: LexiconRecord | None = None
@@ -202,6 +215,11 @@ class Manifest(ManifestRecord):
         if len(self.golden.indices) != len(self.golden.values):
             raise ValueError("golden.indices and golden.values differ in length")
         return self
+
+    @property
+    def takes_texts(self) -> bool:
+        """Whether texts have vectors beside the images'."""
+        return self.text is not None or self.sentences is not None
 
     def sealed(self) -> Manifest:
         """Return this manifest with its fingerprint and digest computed."""

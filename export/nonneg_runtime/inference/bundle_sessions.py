@@ -19,7 +19,7 @@ from nonneg_runtime.inference.device_session import warm_sizes
 from nonneg_runtime.inference.encoder import open_session
 from nonneg_runtime.inference.onnx_session import Session, sessions_sharing_weights
 from nonneg_runtime.inference.runner import Runner, check_golden
-from nonneg_runtime.inference.text_tower import RestingTextTower, TextTower
+from nonneg_runtime.inference.text_tower import RestingTextTower, Tower
 
 logger = logging.getLogger("nonneg")
 SHARED_FROM = 32 * 2**20  # bytes of weights; with fewer, what else a session holds is more
@@ -42,7 +42,7 @@ class Sessions:
     ) -> None:
         self.on_load: Callable[[], None] | None = None
         self.room: Callable[[int], bool] | None = None  # whether the memory has so many bytes left
-        self._bundle = bundle
+        self.bundle = bundle
         self._providers = providers
         self._threads = threads
         self._spread = spread
@@ -88,7 +88,7 @@ class Sessions:
 
     def warm_up(self) -> None:
         """Run at every batch size to come, and against the vector that the exporter wrote down."""
-        session, size = self._load(), self._bundle.manifest.view.size
+        session, size = self._load(), self.bundle.manifest.view.size
         for batch in reversed(
             warm_sizes(self._largest)[1:]
         ):  # TensorRT builds another engine for larger or smaller ones
@@ -113,7 +113,7 @@ class Sessions:
         self._failures = 0
         return vectors
 
-    def text(self) -> TextTower | None:
+    def text(self) -> Tower | None:
         """Return the bundle's text tower, loaded if it is not; None where it has none."""
         tower, fresh = self._text.opened(self._check_unchanged)
         if fresh and self.on_load is not None:
@@ -122,13 +122,13 @@ class Sessions:
 
     def failure_reason(self) -> str | None:
         if self._failures >= FAILURES_THAT_MEAN_DEATH:
-            return f"the encoder of {self._bundle.manifest.name} failed {self._failures} times in a row"
+            return f"the encoder of {self.bundle.manifest.name} failed {self._failures} times in a row"
         return None
 
     @property
     def _each(self) -> int:
-        stored = self._bundle.stored
-        return stored * (2 if self._bundle.manifest.precision == "fp16" else 1)  # halves are widened
+        stored = self.bundle.stored
+        return stored * (2 if self.bundle.manifest.precision == "fp16" else 1)  # halves are widened
 
     @property
     def _shareable(self) -> bool:
@@ -165,7 +165,7 @@ class Sessions:
             try:
                 return self._open_twins()
             except (StorageFailed, BundleInvalid) as error:
-                logger.info("the weights of %s cannot be shared: %s", self._bundle.manifest.name, error)
+                logger.info("the weights of %s cannot be shared: %s", self.bundle.manifest.name, error)
         if not self._has_room():
             raise NotReady("the memory left is too small for a second copy of the weights", fix="raise --model-memory")
         session = self._open(self._spread)
@@ -175,7 +175,7 @@ class Sessions:
     def _open_twins(self) -> Runner:
         """Replace the session by one that shares its weights with the wide one, unless it was put to rest meanwhile."""
         before, wide = self.session, self._wide
-        twin, broad = sessions_sharing_weights(self._bundle.encoder, (self._threads, self._spread))
+        twin, broad = sessions_sharing_weights(self.bundle.encoder, (self._threads, self._spread))
         self._test(twin)
         self._test(broad)
         with self._changing:
@@ -185,9 +185,9 @@ class Sessions:
         return broad
 
     def _check_unchanged(self) -> None:
-        manifest = self._bundle.manifest
+        manifest = self.bundle.manifest
         try:
-            current = open_bundle(self._bundle.path).manifest.fingerprint
+            current = open_bundle(self.bundle.path).manifest.fingerprint
         except (BundleInvalid, DataInvalid, StorageFailed) as error:
             raise NotReady(
                 f"the bundle of {manifest.name} is damaged", fix="put it back whole", retry_after=1
@@ -201,23 +201,23 @@ class Sessions:
             self.run(batch)
         except NonnegError as error:
             raise CheckFailed(
-                f"{self._bundle.path} cannot be computed for {len(batch)} images at once ({error.__cause__})",
+                f"{self.bundle.path} cannot be computed for {len(batch)} images at once ({error.__cause__})",
                 fix="ask for a smaller --batch",
                 field="batch",
                 value=len(batch),
             ) from error
 
     def _test(self, session: Runner) -> None:
-        check_golden(session, self._bundle.manifest)
+        check_golden(session, self.bundle.manifest)
 
     def _open(self, threads: int) -> Runner:
         return open_session(
-            self._bundle.encoder,
+            self.bundle.encoder,
             threads=threads,
             callers=self._callers,
             largest=self._largest,
             providers=self._providers,
-            precision=self._bundle.manifest.precision,
+            precision=self.bundle.manifest.precision,
         )
 
 

@@ -75,6 +75,7 @@ QUERIED: Any = {
     "parts": [{"indices": [0, 3, 7], "values": [0.3, 0.91, 0.28], "nnz": 3}],
     "chance": 0.21,
     "without": [{"dimension": 5, "name": "snow"}],
+    "unlike": [{"indices": [2, 6], "values": [0.8, 0.6], "nnz": 2, "line": 0.31}],
 }
 MODELS: Any = {"models": [{**_MODEL, "description": "The model that comes with nonneg.", "view": _VIEW}]}
 _DRIFT = "snow: 3.1x as often as on the calibration photos, in 12.4% of the photos instead of 4.0% "

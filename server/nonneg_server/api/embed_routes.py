@@ -25,7 +25,7 @@ from nonneg_server.requests.bodies import LARGE, json_object, parse_in_thread, r
 from nonneg_server.requests.inputs import Incoming, Limits, Link, check_count, image_from
 from nonneg_server.requests.parameters import Comparison, Parameters, PositiveCount, from_json
 from nonneg_server.requests.vectors import as_array, check_size, stored_vectors
-from nonneg_vectors.expressions.expression import Expression, Photo, Words
+from nonneg_vectors.expressions.expression import Expression, Photo, Term, Words
 from nonneg_vectors.expressions.expression_parser import MOST_CHARACTERS, parse
 
 embed_router = APIRouter(route_class=Route, tags=["embed"])
@@ -131,16 +131,18 @@ async def post_query(request: Request) -> Response:
 
 
 def _texts(bundle: Bundle, expression: Expression) -> dict[Words, Text]:
-    """Return what a text tower embeds; what a lexicon knows is looked up as the expression is resolved."""
-    if bundle.manifest.text is None:
+    """Return the texts of an expression, where the model has a text tower."""
+    if not bundle.manifest.takes_texts:
         return {}
-    return {words: Text(words.text, f"expression[{words.at}]") for words in expression.searched()}
+    return {words: Text(words.text, f"expression[{words.at}]") for words in expression.words()}
 
 
 def _read(given: dict[str, Any], limits: Limits) -> tuple[QueryRequest, Expression, dict[Photo, Incoming]]:
     """Return what is asked, read; and its photos, each of which must be given or be a link."""
     query = from_json(QueryRequest, given)
     expression = parse(query.expression)
+    if query.expression in query.images:  # a photo's name that is a word
+        expression = Expression(((Term(1.0, Photo(query.expression)),),))
     references = expression.photos()
     for name in query.images:
         if Photo(name) not in references:

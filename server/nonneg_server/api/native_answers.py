@@ -130,10 +130,15 @@ class Unwanted(Shape):
     name: str | None
 
 
+class UnlikeRow(Weighting):
+    line: float
+
+
 class QueryAnswer(Shape):
     """What an expression stands for: the smallest of the cosines with all parts counts; nothing of `without` may be.
 
-    `chance`: the score that few random photos reach; below it a hit says nothing.
+    `chance`: the score that few random photos reach; below it a hit says nothing. `unlike`: what must not be
+    there; a hit has a cosine below `line` with each.
     """
 
     model: str
@@ -143,6 +148,7 @@ class QueryAnswer(Shape):
     parts: list[Weighting]
     chance: float
     without: list[Unwanted]
+    unlike: list[UnlikeRow]
 
 
 class ModelSummary(Shape):

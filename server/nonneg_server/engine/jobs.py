@@ -14,9 +14,9 @@ from typing import NamedTuple, TypeVar
 from nonneg_core.arrays import Floats
 from nonneg_core.errors import DeadlineExceeded, ImageTooLarge, ImageUnreadable, NonnegError, ParameterInvalid
 from nonneg_core.pixels.pricing.price import Price
-from nonneg_core.shortening import unit
 from nonneg_runtime.inference.bundle_sessions import Sessions
 from nonneg_runtime.seeing.preprocess import PhotoInput, Preprocessor, weight_of
+from nonneg_runtime.words.text_vector import no_texts, with_names
 from nonneg_server.engine.admission import Cost
 from nonneg_server.engine.workers import Workers
 
@@ -48,7 +48,7 @@ CHARACTER = 4  # bytes that one may take
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """A text in the place of an image: for the model's text tower, or looked up in its lexicon."""
+    """A text in the place of an image, for the model's text tower."""
 
     text: str
     field: str
@@ -77,15 +77,16 @@ def text_job(sessions: Sessions, text: Text, queued: float) -> Callable[[], Enco
 
 def _embed(sessions: Sessions, text: Text, queued: float) -> Encoded:
     tower = sessions.text()
-    assert tower is not None  # a text for a model without one is looked up, and not queued
     started = time.perf_counter()
     try:
+        if tower is None:
+            raise no_texts(sessions.bundle)
         tokens = tower.tokens(text.text, truncate=text.truncate)
     except ParameterInvalid as error:
         error.field = text.field
         raise
     read = time.perf_counter()
-    vector = unit(tower.run(tokens))
+    vector = with_names(sessions.bundle, tower, text.text, tower.run(tokens))
     return Encoded(vector, started - queued, read - started, time.perf_counter() - read, of_text=True)
 
 

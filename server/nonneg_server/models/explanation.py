@@ -24,7 +24,7 @@ from nonneg_server.engine.jobs import done_by_worker, too_late
 from nonneg_server.engine.workers import Workers
 from nonneg_server.models.dimensions import card
 from nonneg_vectors.expressions.expression import Expression
-from nonneg_vectors.expressions.weightings import Resolved
+from nonneg_vectors.expressions.weightings import Resolved, SparseRow
 
 KEPT = 4  # models
 
@@ -168,22 +168,24 @@ def queried(bundle: Bundle, expression: Expression, dimensions: int | None, give
     """Return what an expression stands for; `given`: the vectors of its photos, and of texts that were embedded."""
     length = check_dimensions(dimensions, bundle.manifest.dimensions)
     weighting = resolved(bundle, expression, length, given)
-    chance = chance_of(bundle, length).line(weighting.parts)
+    chance = chance_of(bundle, length).of_query(expression, weighting.parts)
     return Queried(bundle.manifest, expression, length, weighting, names_of(bundle), chance)
 
 
 def query_json(query: Queried) -> dict[str, Any]:
     """Return the answer of POST /query."""
-    parts = [
-        {"indices": indices.tolist(), "values": values.tolist(), "nnz": len(indices)}
-        for indices, values in query.resolved.parts
-    ]
     return {
         "model": query.manifest.name,
         "fingerprint": query.manifest.fingerprint,
         "dimensions": query.dimensions,
         "expression": str(query.expression),
-        "parts": parts,
+        "parts": [_row(part) for part in query.resolved.parts],
         "chance": query.chance,
         "without": [{"dimension": j, "name": query.names.get(j)} for j in query.resolved.without],
+        "unlike": [{**_row(unlike.row), "line": unlike.line} for unlike in query.resolved.unlike],
     }
+
+
+def _row(row: SparseRow) -> dict[str, Any]:
+    indices, values = row
+    return {"indices": indices.tolist(), "values": values.tolist(), "nnz": len(indices)}

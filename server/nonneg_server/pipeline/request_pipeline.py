@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from starlette.requests import Request
@@ -16,11 +16,10 @@ from starlette.responses import Response
 
 from nonneg_core.errors import OF_AN_IMAGE, LinkFailed, NonnegError, ParameterInvalid
 from nonneg_core.shortening import Vectors, check_dimensions, shorten
-from nonneg_runtime.bundle.bundle_folder import Bundle
 from nonneg_runtime.bundle.manifest import Manifest
 from nonneg_server.engine.inference_engine import InferenceEngine
-from nonneg_server.engine.jobs import Encoded, Text, too_late
-from nonneg_server.requests.inputs import Incoming, Link, ReadyImage, understood
+from nonneg_server.engine.jobs import Encoded, too_late
+from nonneg_server.requests.inputs import Incoming, Link, ReadyImage
 from nonneg_server.requests.parameters import Parameters
 
 _OF_ITS_OWN = (*OF_AN_IMAGE, LinkFailed, ParameterInvalid)  # an image's own errors; any other fails the request
@@ -91,9 +90,8 @@ async def served(
     manifest = engine.bundle.manifest
     lengths = lengths_of(parameters, manifest)
     deadline = request.scope["state"]["deadline"]()
-    known = await _looked_up(engine.bundle, images, min(lengths))
-    linked = [image for image in known if isinstance(image, Link)]
-    async with _fetched(request, known, deadline) if linked else nullcontext(known) as ready:
+    here = [image for image in images if not isinstance(image, Link)]
+    async with _fetched(request, images, deadline) if len(here) < len(images) else nullcontext(here) as ready:
         raw = await encode(engine, ready, fail=fails_request(parameters, len(images)), field=field, deadline=deadline)
         answer = shortened(manifest, raw, parameters, lengths)
         engine.stats.zero_vectors += zeros_of(answer)
@@ -120,18 +118,6 @@ def measured(manifest: Manifest) -> list[str]:
     }
     figures = ", ".join(f"{k}: {precisions[k]:.3f}" for k in sorted(precisions, reverse=True))
     return [f"P@1 as measured at each length: {figures}"] if figures else []
-
-
-async def _looked_up(bundle: Bundle, images: Sequence[Incoming | ReadyImage], dimensions: int) -> list[Any]:
-    """Return the images, with the vectors of texts in their place where words are looked up, which waits for no thread.
-
-    A text tower takes time as an encoder does: its texts are queued with the images.
-    """
-    if bundle.manifest.text is not None or not any(isinstance(image, Text) for image in images):
-        return list(images)
-    return await asyncio.to_thread(
-        lambda: [understood(bundle, image, dimensions) if isinstance(image, Text) else image for image in images]
-    )
 
 
 @asynccontextmanager

@@ -12,8 +12,6 @@ from typing import Any
 from PIL import Image
 
 from nonneg_core.errors import ImageTooLarge, ImageUnreadable, NonnegError, ParameterInvalid, TooManyImages
-from nonneg_runtime.bundle.bundle_folder import Bundle
-from nonneg_runtime.words.text_vector import vector_of
 from nonneg_server.engine.jobs import Encoded, Text
 
 
@@ -138,7 +136,7 @@ def _decoded(text: str, field: str) -> bytes | NonnegError:
         )
 
 
-# Texts among the inputs of a request: told apart from images, and looked up where a model has a lexicon.
+# Texts among the inputs of a request: told apart from images.
 
 _LINK = re.compile(r"data:|https?://", re.IGNORECASE)
 _BASE64 = re.compile(r"\s*[A-Za-z0-9+/]{40}")  # longer than any word
@@ -176,16 +174,3 @@ def content_from(entry: Any, field: str, limits: Limits, *, truncate: bool = Fal
 def is_encoded(text: str) -> bool:
     """Return whether a string can only be an image: a data URI, a URL, or base64, which has no space for 40 letters."""
     return bool(_LINK.match(text) or _BASE64.match(text))
-
-
-def understood(bundle: Bundle, text: Text, dimensions: int) -> Encoded | NonnegError:
-    """Return a text's vector by the words that the model knows, as if it had been encoded; or what is wrong with it.
-
-    dimensions: the fewest that it is cut to.
-    """
-    try:
-        embedding = vector_of(bundle, text.text, truncate=text.truncate, dimensions=dimensions)
-        return Encoded(embedding.vector, 0.0, 0.0, 0.0)
-    except ParameterInvalid as error:
-        error.field = text.field
-        return error

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,11 +14,12 @@ from nonneg_core.errors import ExpressionInvalid, NonnegError, ParameterInvalid
 from nonneg_core.shortening import Vectors, shorten, unit
 from nonneg_runtime.bundle.bundle_folder import Bundle
 from nonneg_runtime.words.column_facts import chance_of, names_of
-from nonneg_runtime.words.text_vector import as_row, resolved, vector_of_words
+from nonneg_runtime.words.text_vector import vector_of_words
 from nonneg_server.studio.folder import IndexedFolder
 from nonneg_server.studio.folder_answers import Cards, bars
 from nonneg_vectors.expressions.expression import Dimension, Expression, Leaf, Photo, Term, Words, dimension_of
-from nonneg_vectors.expressions.weightings import Meanings, Resolved, SparseRow, resolve
+from nonneg_vectors.expressions.expression_parser import parse
+from nonneg_vectors.expressions.weightings import Meanings, Resolved, SparseRow, as_row, resolve
 from nonneg_vectors.search.columns import Columns, Matches
 
 
@@ -30,6 +31,8 @@ class LeftOut(NamedTuple):
 
 
 NOTHING: tuple[SparseRow, ...] = ((np.zeros(0, np.int32), np.zeros(0, np.float32)),)
+NOT_ASKED = Resolved(())
+ONE_DIMENSION = parse("dim:0")  # what has `only` alone has the line of dimensions
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,7 +43,8 @@ class PhotoQuery:
     width: int  # of the vectors that are stored: D, or fewer of the model's dimensions
     expression: Expression | None  # None: all that has `only`
     vectors: Mapping[Leaf, Vectors] = field(default_factory=dict)  # of its photos and words, not shortened
-    without: Sequence[int] = ()  # dimensions that must not be active, at whatever length is searched
+    without: Resolved = NOT_ASKED  # what must not be there, at whatever length is searched
+    beyond: Sequence[Leaf] = ()  # unwanted dimensions that the stored vectors do not have
     only: Sequence[int] = ()  # dimensions that must be
     itself: Sequence[int] = ()  # rows of its photos, which are left out of the hits
 
@@ -52,14 +56,13 @@ class PhotoQuery:
             return Resolved(((indices, unit(np.ones(len(indices), np.float32))),)), beyond
         expression, left_out = self._within(dimensions)
         parts = NOTHING
-        if expression.parts:
+        if expression.parts or not self.expression.parts:
             try:
                 parts = self._parts(expression, dimensions, top_k)
             except ExpressionInvalid:  # raised again where nothing is left to look for at the whole length either
                 self._parts(self._within(self.width)[0], self.width, None)
                 left_out += tuple(LeftOut(leaf, None) for leaf in expression.leaves())
-        unknown = tuple(LeftOut(Dimension(str(j)), None) for j in self.without if j >= self.width)
-        return Resolved(parts, tuple(j for j in self.without if j < self.width)), left_out + unknown
+        return replace(self.without, parts=parts), left_out + tuple(LeftOut(leaf, None) for leaf in self.beyond)
 
     def _within(self, dimensions: int) -> tuple[Expression, tuple[LeftOut, ...]]:
         """Leave out the terms beyond a length, and the parts of which only what is subtracted would be left."""
@@ -80,7 +83,7 @@ class PhotoQuery:
             leaf: as_row(shorten(z, dimensions, top_k if isinstance(leaf, Photo) else None))
             for leaf, z in self.vectors.items()
         }
-        return resolve(expression, Meanings(dimensions, names_of(self.bundle), rows, {})).parts
+        return resolve(expression, meanings(self.bundle, dimensions, rows)).parts
 
     def _needs(self, leaf: Leaf) -> int | None:
         """Return the least length at which a leaf says something; None for a vector of zeros."""
@@ -142,12 +145,23 @@ def photo_query(
         return PhotoQuery(bundle, width, None, only=only)
     vectors: dict[Leaf, Vectors] = {photo: _vector(photo, vector_of) for photo in expression.photos()}
     vectors |= {
-        words: texts[words] if words in texts else vector_of_words(bundle, words) for words in expression.searched()
+        words: texts[words] if words in texts else vector_of_words(bundle, words) for words in expression.words()
     }
-    alone = Expression((), expression.without)
-    without = resolved(bundle, alone, bundle.manifest.dimensions, {}).without if expression.without else ()
+    names, dimensions = names_of(bundle), bundle.manifest.dimensions
+    numbers = {
+        leaf: dimension_of(leaf, names, dimensions) for leaf in expression.without if isinstance(leaf, Dimension)
+    }
+    beyond = [leaf for leaf, number in numbers.items() if number >= width]
+    alone = Expression((), tuple(leaf for leaf in expression.without if leaf not in beyond))
+    rows = {leaf: as_row(shorten(z, width)) for leaf, z in vectors.items()}
+    without = resolve(alone, meanings(bundle, width, rows))
     itself = [folder.by_name[photo.name] for photo in expression.photos() if photo.name in folder.by_name]
-    return PhotoQuery(bundle, width, expression, vectors, without, only, itself)
+    return PhotoQuery(bundle, width, expression, vectors, without, beyond, only, itself)
+
+
+def meanings(bundle: Bundle, dimensions: int, rows: Mapping[Leaf, SparseRow]) -> Meanings:
+    """Return what leaves stand for at a length."""
+    return Meanings(dimensions, names_of(bundle), rows, chance_of(bundle, dimensions))
 
 
 def _vector(photo: Photo, vector_of: Callable[[str], Vectors]) -> Vectors:
@@ -205,7 +219,8 @@ def search(folder: IndexedFolder, query: PhotoQuery, length: SearchLength, page:
     started = time.perf_counter()
     matches = _matches(folder, query, columns, weighting, max(page.offset + page.limit, FACETTED))
     took = time.perf_counter() - started
-    line = chance_of(query.bundle, length.dimensions, top_k).line(weighting.parts)
+    chance = chance_of(query.bundle, length.dimensions, top_k)
+    line = chance.of_query(query.expression or ONE_DIMENSION, weighting.parts)
     above = matches.count(line)
     weights = _together(weighting, length.dimensions)
     whole = columns is engine.whole and length.top_k is None
@@ -232,7 +247,8 @@ def search(folder: IndexedFolder, query: PhotoQuery, length: SearchLength, page:
 
 
 def _matches(folder: IndexedFolder, query: PhotoQuery, columns: Columns, weighting: Resolved, most: int) -> Matches:
-    conditions: dict[str, Any] = {"only": query.only, "without": weighting.without, "exclude": query.itself}
+    unwanted = {"without": weighting.without, "unlike": weighting.unlike}
+    conditions: dict[str, Any] = {"only": query.only, "exclude": query.itself, **unwanted}
     return folder.engine.matches(columns, weighting.parts, most, **conditions)
 
 

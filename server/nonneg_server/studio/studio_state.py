@@ -14,7 +14,6 @@ from nonneg_core.shortening import Vectors, check_dimensions, check_top_k, short
 from nonneg_runtime.bundle.atlas_file import open_atlas
 from nonneg_runtime.bundle.bundle_folder import Bundle
 from nonneg_runtime.words.column_facts import chance_of, known_names
-from nonneg_runtime.words.text_vector import as_row
 from nonneg_server.engine.jobs import Text
 from nonneg_server.models.dimensions import check_dimension, examples, naming
 from nonneg_server.models.explanation import maps_of, scaled
@@ -27,6 +26,7 @@ from nonneg_server.studio.folder_search import Page, SearchLength, photo_query, 
 from nonneg_server.studio.pictures import LARGE, PREFIX, THUMBNAIL, Pictures, SmallerCopies, Thumbnails, Upload, Uploads
 from nonneg_vectors.expressions.expression import Expression, Words
 from nonneg_vectors.expressions.expression_parser import parse
+from nonneg_vectors.expressions.weightings import as_row
 
 RAW = Parameters(normalize=False, errors="fail")  # vectors as the model makes them
 
@@ -128,7 +128,7 @@ class Studio:
         """Return the photos that an expression is about; its texts are embedded first, where there is a text tower."""
         text = options.expression or ""
         expression = parse(text) if text.strip() else None
-        phrases = [] if expression is None or self.bundle.manifest.text is None else expression.searched()
+        phrases = [] if expression is None or not self.bundle.manifest.takes_texts else expression.words()
         texts: dict[Words, Vectors] = {}
         if phrases:
             inputs = [Text(words.text, f"expression[{words.at}]") for words in phrases]

@@ -1,14 +1,19 @@
-"""Text to vectors by a small lexicon of our own: longest words first, plurals, and what is not known."""
+"""Text to vectors: names of classes, longest words first, and what the sentence tower makes of any text."""
 
 from __future__ import annotations
+
+import dataclasses
 
 import numpy as np
 import pytest
 
-from nonneg_core.errors import BundleInvalid, DataInvalid, LexiconMissing, ParameterInvalid, WordsUnknown
-from nonneg_runtime.bundle.bundle_folder import open_bundle
+from nonneg_core.errors import BundleInvalid, CheckFailed, DataInvalid, LexiconMissing, ParameterInvalid
+from nonneg_core.shortening import unit
+from nonneg_runtime.bundle.bundle_folder import open_bundle, write_bundle
+from nonneg_runtime.inference.text_tower import MAP, SentenceTower, read_map, text_tower
+from nonneg_runtime.words.column_facts import names_of
 from nonneg_runtime.words.lexicon import MOST_BYTES, Class, Lexicon, read_lexicon
-from nonneg_runtime.words.text_vector import HINTS, MOST_WORDS, known_to, unwanted, vector_of, words_of
+from nonneg_runtime.words.text_vector import names_in, vector_of
 from nonneg_vectors.expressions.expression import near
 
 
@@ -34,7 +39,7 @@ def lexicon() -> Lexicon:
     ],
 )
 def test_the_longest_known_word_at_each_place_is_taken(lexicon, text, words):
-    assert list(words_of(lexicon, text)) == words
+    assert names_in(lexicon, text) == (tuple(words), True)
 
 
 def test_a_words_vector_is_the_sum_of_its_classes_each_of_length_one(lexicon):
@@ -45,59 +50,22 @@ def test_a_words_vector_is_the_sum_of_its_classes_each_of_length_one(lexicon):
 
 
 @pytest.mark.parametrize(
-    ("text", "message"),
+    ("text", "words", "whole"),
     [
-        ("hot", "knows no word 'hot'"),
-        ("a dgo", "nearest known words: dog"),
-        ("not a dog", 'in an expression: "dog" !"cat"'),
-        ("the photo", "no word that can be seen"),
+        ("hot", [], False),
+        ("a wolf in the snow", ["wolf"], False),
+        ("a dog in the snow", [], False),  # several classes: the tower knows better
+        ("the photo", [], True),
     ],
 )
-def test_a_word_that_is_not_known_is_told_with_those_that_are_near(lexicon, text, message):
-    with pytest.raises(WordsUnknown, match=message):
-        words_of(lexicon, text)
-
-
-@pytest.mark.parametrize(
-    ("text", "fix"),
-    [
-        ("beach", "nearest known words: seashore, sandbar"),
-        ("two lakes", "nearest known words: lakeside"),
-        ("red car", '"car" alone is known'),
-        ("two dogs", '"dog" alone is known'),
-        ("beach with a dog", 'nearest known words: seashore, sandbar; "dog" alone is known'),
-        ("goldn retriever", 'nearest known words: golden retriever; "retriever" alone is known'),
-        ("retreivers", "nearest known words: retriever"),
-    ],
-)
-def test_the_words_that_are_near_are_those_that_mean_it_or_are_spelt_alike(text, fix):
-    with pytest.raises(WordsUnknown) as refused:
-        words_of(known_to(open_bundle("photo-fast")), text)
-    assert str(refused.value.fix).startswith(fix)
-
-
-@pytest.mark.parametrize("name", ["photo", "photo-fast"])
-def test_hints_stand_for_words_that_are_not_known_and_lead_to_those_that_are(name):
-    words = known_to(open_bundle(name)).words
-    assert 20 <= len(HINTS) <= 50
-    assert not HINTS.keys() & words.keys()
-    assert {hint for hints in HINTS.values() for hint in hints} <= words.keys()
+def test_in_a_sentence_names_of_one_class_alone_are_known(lexicon, text, words, whole):
+    assert names_in(lexicon, text) == (tuple(words), whole)
 
 
 def test_one_part_of_a_long_name_is_not_near():
     assert near("red", ["red backed sandpiper", "red fox", "reed"]) == ["red fox", "reed"]
     assert near("tow", ["bicycle built for two", "tow truck"]) == ["tow truck"]
-
-
-def test_a_text_is_empty_or_too_long_only_if_it_is(lexicon):
-    for text in ("", " \t"):
-        with pytest.raises(ParameterInvalid, match="empty"):
-            words_of(lexicon, text)
-    assert len(words_of(lexicon, "dog " * MOST_WORDS)) == MOST_WORDS
-    with pytest.raises(ParameterInvalid, match=f"{MOST_WORDS + 1} words") as refused:
-        words_of(lexicon, "dog " * (MOST_WORDS + 1))
-    assert refused.value.limit == MOST_WORDS
-    assert len(words_of(lexicon, "dog " * 5000, truncate=True)) == MOST_WORDS
+    assert near("beach", ["bench", "beech", "peach", "leech"]) == ["bench", "beech", "peach"]
 
 
 def test_a_lexicon_is_read_as_it_was_written_and_only_beside_its_own_model(lexicon, tmp_path):
@@ -119,24 +87,59 @@ def test_a_lexicon_that_is_too_large_for_a_bundle_is_not_written(lexicon, tmp_pa
 
 
 @pytest.mark.parametrize("name", ["photo", "photo-fast"])
-def test_the_shipped_models_know_words_and_what_must_not_be_there(name):
+def test_the_shipped_models_make_a_vector_of_any_text(name):
     bundle = open_bundle(name)
     assert bundle.manifest.lexicon is not None
     assert (bundle.path / bundle.manifest.lexicon.file).stat().st_size <= MOST_BYTES
-    for text in ("dog", "bird", "vehicle", "furniture", "a golden retriever", "laptop", "rooster", "wolves"):
-        found = vector_of(bundle, text).vector
-        assert np.linalg.norm(found) == pytest.approx(1, abs=1e-5)
-        assert found.min() >= 0
-    assert len(unwanted(bundle, "dog")) > 50
-    with pytest.raises(WordsUnknown, match="no dimension stands for"):
-        unwanted(bundle, "seashore")  # a class without a column of its own
+    for text in ("dog", "a golden retriever", "sunset at the beach", "qwertz", "no dog", "red dress", "x" * 200):
+        vector = vector_of(bundle, text)
+        assert np.linalg.norm(vector) == pytest.approx(1, abs=1e-5)
+        assert vector.min() >= 0
+        assert vector[:64].any()
+    for text in ("", " \n", "x " * 5000):
+        with pytest.raises(ParameterInvalid):
+            vector_of(bundle, text)
+    assert vector_of(bundle, "a dog " * 5000, truncate=True).any()
 
 
-def test_a_model_without_a_lexicon_says_so(tmp_path):
-    import dataclasses
+def test_a_class_that_is_named_has_its_column_and_what_the_tower_says():
+    bundle = open_bundle("photo")
+    tower = text_tower(bundle)
+    assert isinstance(tower, SentenceTower)
+    (column,) = (d for d, name in names_of(bundle).items() if name == "golden retriever")
+    alone = unit(tower.embed("golden retriever"))
+    named = vector_of(bundle, "a golden retriever")
+    in_a_sentence = vector_of(bundle, "a golden retriever on the beach")
+    assert named.argmax() == in_a_sentence.argmax() == column
+    assert alone[column] < in_a_sentence[column] < named[column]
+    assert named @ alone > 0.3
 
+
+def test_a_map_behind_another_encoder_is_refused_with_what_is_missing(tmp_path):
+    source = open_bundle("photo-fast")
+    record = source.manifest.sentences
+    assert record is not None
+    other = record.model_copy(update={"encoder": "0" * 64})
+    files = {name: source.path / name for name in source.manifest.files}
+    bundle = write_bundle(tmp_path / "b", source.manifest.model_copy(update={"sentences": other}), files)
+    with pytest.raises(BundleInvalid, match=r"need encoder\.onnx of sha256 0000"):
+        vector_of(bundle, "dog")
+
+
+def test_a_map_that_was_changed_fails_its_self_test(tmp_path):
+    source = open_bundle("photo-fast")
+    record = source.manifest.sentences
+    assert record is not None
+    whole = read_map(source.path / record.file)
+    dataclasses.replace(whole, golden=whole.golden[::-1].copy()).write(tmp_path / MAP)
+    files = {name: source.path / name for name in source.manifest.files} | {MAP: tmp_path / MAP}
+    bundle = write_bundle(tmp_path / "b", source.manifest, files)
+    with pytest.raises(CheckFailed, match="self-test"):
+        vector_of(bundle, "dog")
+
+
+def test_a_model_without_a_tower_says_so(tmp_path):
     bundle = open_bundle("photo-fast")
-    bare = bundle.manifest.model_copy(update={"lexicon": None}).sealed()
-    (tmp_path / "manifest.json").write_text(bare.to_json())
+    bare = bundle.manifest.model_copy(update={"sentences": None}).sealed()
     with pytest.raises(LexiconMissing, match="knows no words"):
-        vector_of(dataclasses.replace(bundle, path=tmp_path, manifest=bare), "dog")
+        vector_of(dataclasses.replace(bundle, manifest=bare), "dog")

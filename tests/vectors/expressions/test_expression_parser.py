@@ -65,7 +65,6 @@ def test_what_is_written_is_understood(text, expected):
         ("2*(b.jpg !dim:3)", 0, "cannot be added"),
         ("a.jpg & !b.jpg", 9, "not a photo"),
         ("- a.jpg - b.jpg", 2, "everything here is subtracted"),
-        ("!dim:3", 0, "nothing says what a hit should have"),
         ("0*a.jpg", 0, "the weight 0"),
         ("9999*a.jpg", 0, "the weight 9999"),
         ('a.jpg & " "', 8, "nothing in the quotation marks"),

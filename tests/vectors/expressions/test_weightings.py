@@ -8,7 +8,7 @@ import pytest
 from nonneg_core.errors import ExpressionInvalid
 from nonneg_vectors.expressions.expression import Photo, Words, near
 from nonneg_vectors.expressions.expression_parser import parse
-from nonneg_vectors.expressions.weightings import Meanings, resolve
+from nonneg_vectors.expressions.weightings import HIGHEST, TEXT, Chance, Meanings, resolve
 
 NAMES = {2: "snow", 5: "Polar bear", 6: "crane", 7: "crane"}
 ROWS = {
@@ -18,7 +18,8 @@ ROWS = {
 
 
 def meanings(dimensions=8):
-    return Meanings(dimensions, NAMES, ROWS, {Words("dog"): (3, 4)})
+    usual = np.arange(1, dimensions + 1) / 20
+    return Meanings(dimensions, NAMES, ROWS, Chance(usual, np.full(dimensions, 0.01)))
 
 
 def dense(row, dimensions=8):
@@ -35,8 +36,30 @@ def test_a_part_is_the_sum_of_unit_vectors_times_their_weights_and_of_length_one
     np.testing.assert_allclose(dense(found.parts[1]), np.eye(8)[5])
 
 
-def test_what_is_unwanted_is_a_list_of_dimensions():
-    assert resolve(parse('a.jpg !"dog" !dim:"polar BEAR" !dim:3'), meanings()).without == (3, 4, 5)
+def test_what_is_unwanted_is_dimensions_and_words_above_the_line_of_chance():
+    found = resolve(parse('a.jpg !"dog" !dim:"polar BEAR" !dim:3'), meanings())
+    assert found.without == (3, 5)
+    (dog,) = found.unlike
+    np.testing.assert_allclose(dense(dog.row)[[2, 3]], [0.5**0.5, 0.5**0.5])
+    chance = meanings().chance
+    usual = float(dense(dog.row) @ chance.mean)
+    left = dense(dog.row) - usual * chance.mean
+    spread = np.sqrt((1 - chance.mean @ chance.mean) * (left**2 @ chance.variance))
+    assert dog.line == pytest.approx(min(HIGHEST, usual + TEXT * spread))
+
+
+def test_where_nothing_is_looked_for_every_photo_is_a_match():
+    alone = parse('!"dog" !dim:3')
+    found = resolve(alone, meanings())
+    np.testing.assert_allclose(dense(found.parts[0]), np.arange(1, 9) / np.linalg.norm(np.arange(1, 9)), rtol=1e-5)
+    assert meanings().chance.of_query(alone, found.parts) == 0.0
+
+
+def test_a_query_of_words_alone_has_a_lower_line_than_one_with_a_photo():
+    chance = Chance(np.full(8, 0.1), np.full(8, 0.001))
+    words, both = parse('"dog"'), parse('"dog" + a.jpg')
+    row = resolve(words, Meanings(8, NAMES, ROWS, chance)).parts
+    assert chance.of_query(words, row) < chance.of_query(both, row)
 
 
 @pytest.mark.parametrize(
