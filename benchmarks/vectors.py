@@ -8,7 +8,8 @@ A labelled folder holds a folder of images a class; each image asks for the othe
 stored vector (a 2-byte index and a float16 for each, a float16 for a dense number), vectors without any, and live
 dimensions; beside the first 512 columns as many by chance. `stored k` keeps each vector's k largest values and asks
 with the whole vector; `re-ranked` asks the vectors that are stored cut for 200 and orders these by their whole vectors.
-With --asked, the queries are of another form of the model than the stored vectors.
+With --gate, also the same vectors without what is below it in columns that were not trained, asked by such vectors and
+by whole ones. With --asked, the queries are of another form of the model than the stored vectors.
 With --dense, beside them dense vectors of the same bytes from the same backbone and the same statistics: the bundle's
 mean and covariance of the roots of pooled features, half whitened as the head's columns. They are stored with 8 or 4
 bits a number and a 2-byte scale a vector, or with a bit a number (1,024 components turned at random), and asked whole.
@@ -59,13 +60,14 @@ def main() -> None:
     parser.add_argument("--precision", choices=("fp32", "int8", "bf16"))
     parser.add_argument("--asked", choices=("fp32", "int8", "bf16"), help="The form of the queries.")
     parser.add_argument("--dense", action="store_true", help="Also dense vectors of the same backbone.")
+    parser.add_argument("--gate", type=float, help="Also vectors of which smaller values are dropped, such as 0.75.")
     options = parser.parse_args()
     found = []
     for name in options.bundle or ("photo", "photo-fast"):
         bundle = open_variant(name, options.precision)
         asking = open_variant(name, options.asked) if options.asked else None
         for folder in options.labelled:
-            rows = measured(bundle, find_photos(folder), options.dense, asking)
+            rows = measured(bundle, find_photos(folder), options.dense, asking, options.gate)
             form = bundle.manifest.precision + (f", asked by {options.asked}" if asking else "")
             print(f"\n{bundle.manifest.name} ({form}) on {folder.name}\n\n{table(rows)}")
             found.append({"model": bundle.manifest.name, "data": folder.name, "rows": rows})
@@ -80,7 +82,9 @@ def embedded(bundle: Bundle, photos: Photos) -> tuple[Vectors, NDArray[np.str_]]
         return np.array(seen.values), np.array(photos.labels(seen.paths))
 
 
-def measured(bundle: Bundle, photos: Photos, beside: bool, asking: Bundle | None) -> list[dict[str, object]]:
+def measured(
+    bundle: Bundle, photos: Photos, beside: bool, asking: Bundle | None, gate: float | None
+) -> list[dict[str, object]]:
     """Return a row a way to shorten."""
     z, labels = embedded(bundle, photos)
     asked = z if asking is None else embedded(asking, photos)[0]
@@ -100,6 +104,8 @@ def measured(bundle: Bundle, photos: Photos, beside: bool, asking: Bundle | None
         rows.append(row(f"stored {k}, re-ranked", stored, retrieval(stored, labels, asked, k=100, same=True, whole=z)))
     if beside:
         rows += dense(bundle, photos, labels)
+    if gate is not None:
+        rows += behind_gate(z, labels, bundle, gate)
     return rows
 
 
@@ -140,6 +146,26 @@ def row(name: str, stored: Vectors, report: RetrievalReport) -> dict[str, object
         "zero": int((~active.any(axis=1)).sum()),
         "live": int(active.any(axis=0).sum()),
     }
+
+
+def behind_gate(z: Vectors, labels: NDArray[np.str_], bundle: Bundle, gate: float) -> list[dict[str, object]]:
+    """Return what vectors behind a gate retrieve, asked by such vectors and by those before it."""
+    head = bundle.manifest.head
+    assert head is not None
+    small = z ** (1 / head.power) <= gate
+    small[:, : head.trained] = False
+    behind = np.where(small, np.float32(0), z)
+    found = []
+    for k in (z.shape[1], *LENGTHS[:1]):
+        for words, asked in (("by it", behind), ("by what is before it", z)):
+            report = retrieval(behind[:, :k], labels, asked[:, :k], k=100, same=True)
+            found.append(row(f"first {k} behind a gate of {gate:g}, asked {words}", behind[:, :k], report))
+    for k in (round(z.shape[1] / 10), 64):
+        stored = keep_largest(behind, k)
+        for words, asked in (("by it", behind), ("by what is before it", z)):
+            report = retrieval(stored, labels, asked, k=100, same=True)
+            found.append(row(f"stored {k} behind a gate of {gate:g}, asked {words}", stored, report))
+    return found
 
 
 def dense(bundle: Bundle, photos: Photos, labels: NDArray[np.str_]) -> list[dict[str, object]]:

@@ -8,6 +8,8 @@ import pytest
 from nonneg_client.embedder import local
 from nonneg_client.search import Index
 from nonneg_core.errors import ConfigInvalid, DataInvalid, ExpressionInvalid, FingerprintMismatch
+from nonneg_runtime.bundle.bundle_folder import DEFAULT
+from nonneg_runtime.words.names import read_names
 
 N, D = 600, 64
 
@@ -89,14 +91,15 @@ def embedders(client):
 def test_photos_and_named_dimensions_are_resolved_alike(embedders, photos, where):
     embedder, photo = embedders[where], photos / "cat" / "cat-0.jpg"
     query = embedder.query(f"{photo} + 2*dim:tench !dim:goldfish", 2048)
+    place = {name.name: name.dimension for name in read_names(DEFAULT / "names.json", 2048).names}
     own = embedder.embed(photo, 2048).numpy()[0]
     tench = query.expression.parts[0][1].leaf
     assert tench.name == "tench"
-    expected = own + 2 * np.eye(2048)[1885]
+    expected = own + 2 * np.eye(2048)[place["tench"]]
     found = np.zeros(2048)
     found[query.parts[0][0]] = query.parts[0][1]
     np.testing.assert_allclose(found, expected / np.linalg.norm(expected), atol=1e-5)
-    assert query.without == (2005,)
+    assert query.without == (place["goldfish"],)
     assert query.fingerprint == embedder.model().fingerprint
 
 

@@ -48,8 +48,9 @@ def test_a_rank_is_that_of_columns_computed_without_the_photo() -> None:
 
 
 def test_a_class_that_could_not_be_checked_has_the_rank_alone() -> None:
-    names = described(np.array([0, 2]), ["tench", "newt", "eel"], 5, np.array([0.6, 0.5]), {0: (0.9, 20)}, {0: 1, 2: 3})
+    classes, places, true = np.array([0, 2]), np.array([9, 5]), np.array([0.6, 0.5])
+    names = described(classes, ["tench", "newt", "eel"], places, true, {0: (0.9, 20)}, {0: 1, 2: 3})
     assert [(n.dimension, n.name, n.precision, n.photos, n.rank) for n in names] == [
-        (5, "tench", 0.9, 20, 1),
-        (6, "eel", None, 0, 3),
+        (5, "eel", None, 0, 3),
+        (9, "tench", 0.9, 20, 1),
     ]

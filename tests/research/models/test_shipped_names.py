@@ -9,7 +9,16 @@ import numpy as np
 import pytest
 
 from nonneg_core.errors import DataInvalid
-from research.models.shipped_names import WORDNET, common_name, everyday, observed_names, read_synsets, read_table
+from nonneg_runtime.words.names import Names
+from research.models.shipped_names import (
+    WORDNET,
+    common_name,
+    everyday,
+    observed_names,
+    read_synsets,
+    read_table,
+    with_installed_words,
+)
 
 SHOWN = [["beagle", "dog", "animal"]] * 40 + [["pug", "dog", "animal"]] * 40 + [["cab", "car"]] * 40 + [["oak"]] * 100
 SHOWN += [["cat", "animal"]] * 20
@@ -77,3 +86,19 @@ def test_a_folder_without_wordnet_is_refused(tmp_path: Path) -> None:
     with pytest.raises(DataInvalid, match=r"lacks WordNet's data\.noun"):
         read_synsets(tmp_path)
     assert json.dumps(read_table())
+
+
+def test_a_head_that_is_laid_out_again_keeps_the_words_and_the_names_of_its_front() -> None:
+    shared = {"format": "nonneg-names-1", "dimensions": 9, "rank_on": ""}
+    beagle, cat = {"name": "beagle", "class": 1}, {"name": "cat", "class": 2}
+    seen = [{"dimension": d, "name": "mostly dog", "source": "photos", "precision": 0.7} for d in (1, 6)]
+    old = [*seen, {"dimension": 7, "common": "dog", **beagle}, {"dimension": 8, **cat}]
+    installed = Names.model_validate({"names": old, "precision_on": "all; of names from photos: some", **shared})
+    new = [{"dimension": 4, **cat}, {"dimension": 5, **beagle}]
+    made = Names.model_validate({"names": new, "precision_on": "others", **shared})
+    found = with_installed_words(made, installed, 3)
+    assert [(name.dimension, name.called) for name in found.names] == [
+        (1, "mostly dog"), (4, "cat"), (5, "beagle (dog)"),
+    ]  # fmt: skip
+    assert found.precision_on == "others; of names from photos: some"
+    assert "6 of 7 columns" in found.unnamed
