@@ -142,7 +142,10 @@ async def get_statistics(request: Request) -> Response:
 @router.get("/models/{model}/versions/{version}/ready", summary="A model version is ready")
 @documented(schemas.KServeModelReady, schemas.MODEL_READY)
 async def model_ready(request: Request) -> Response:
-    return json_response({"name": _engine(request).bundle.manifest.name, "ready": True})
+    engine = _engine(request)
+    if engine.canary is not None:
+        engine.canary.check()
+    return json_response({"name": engine.bundle.manifest.name, "ready": True})
 
 
 @router.post("/models/{model}/infer", summary="Embed a tensor of images")

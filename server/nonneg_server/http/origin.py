@@ -59,12 +59,8 @@ class OriginCheck:
 
 def is_loopback(host: str) -> bool:
     """Return whether what listens on this address is reached from this machine alone."""
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
+    address = _address(host)
+    return host == "localhost" or (address is not None and address.is_loopback)
 
 
 def is_ours(named: str, host: str, others: Sequence[str] = ()) -> bool:
@@ -77,7 +73,7 @@ def is_ours(named: str, host: str, others: Sequence[str] = ()) -> bool:
         return True
     if is_loopback(host):
         return name in LOOPBACK
-    return _is_address(name)
+    return _address(name) is not None
 
 
 def _is_followed_link(method: str, headers: dict[bytes, bytes]) -> bool:
@@ -96,12 +92,11 @@ def _without_port(named: str) -> str:
     return named.partition(":")[0]
 
 
-def _is_address(name: str) -> bool:
+def _address(name: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
     try:
-        ipaddress.ip_address(name)
+        return ipaddress.ip_address(name)
     except ValueError:
-        return False
-    return True
+        return None
 
 
 def _unknown_name(named: str) -> Forbidden:

@@ -211,7 +211,7 @@ def shortened(manifest: Manifest, raw: EncodedBatch, parameters: Parameters, len
 # An answer may be many times as large as its images: it has a price, too, and a large one is not made on the loop.
 
 LARGE = 100_000  # numbers that the event loop shortens and writes itself: a hundredth of a second
-DENSE, SPARSE = 16, 24  # bytes of a number in JSON, of an index with its value; at most
+DENSE, DIGITS, SPARSE = 6, 12, 24  # bytes of a number, of what is above zero in it, of an index and value; at most
 
 
 async def priced_answer(
@@ -228,8 +228,11 @@ async def priced_answer(
 def bytes_of(raw: EncodedBatch, parameters: Parameters, lengths: tuple[int, ...]) -> int:
     """Return what an answer takes at most: its vectors at every length, and as they are written."""
     numbers = (len(raw.positions) + len(raw.errors)) * sum(lengths)
-    active = 0 if parameters.format == "dense" else int(np.count_nonzero(raw.vectors)) * len(lengths)
-    return numbers * (4 if parameters.format == "sparse" else 4 + DENSE) + active * SPARSE
+    active = int(np.count_nonzero(raw.vectors)) * len(lengths)
+    size = numbers * raw.vectors.itemsize
+    if parameters.format != "sparse":
+        size += numbers * DENSE + active * DIGITS
+    return size if parameters.format == "dense" else size + active * SPARSE
 
 
 def zeros_of(answer: Answer) -> int:

@@ -194,8 +194,8 @@ class Settings(BaseSettings):
     )
     upload_bytes: int = setting(
         512 * MEBIBYTE,
-        "Bytes of all requests that are arriving or in work, of images fetched for them, and of answers not taken yet, "
-        "beyond which they get 429.",
+        "Bytes of all requests that are arriving or in work, of images fetched for them, and of answers that are made "
+        "or not taken yet, beyond which they get 429.",
         group="Limits",
         ge=1024,
         metavar="BYTES",
