@@ -69,7 +69,7 @@ def studio(
 def check_private(settings: Settings) -> None:
     """Refuse to show a person's photos to the network where no key is asked."""
     from nonneg_core.errors import ConfigInvalid
-    from nonneg_server.studio.browser_access import is_loopback
+    from nonneg_server.http.origin import is_loopback
 
     if settings.api_key or settings.api_key_file is not None or is_loopback(settings.host):
         return

@@ -161,7 +161,7 @@ def client_for(registry: Registry) -> ASGI:
 
     def make(**settings: Any) -> httpx.AsyncClient:
         app = create_app(registry, Settings(**settings))
-        return httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://test")
+        return httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost")
 
     return make
 

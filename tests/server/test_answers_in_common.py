@@ -67,7 +67,7 @@ class Counting:
 async def test_middleware_that_is_added_sees_every_request(registry: Registry, png: Callable[[int], bytes]) -> None:
     app, seen = create_app(registry, Settings(api_key=("a-secret-of-enough-length",))), []
     app.add_middleware(Counting, seen=seen)
-    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://test") as client:
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost") as client:
         key = {"x-api-key": "a-secret-of-enough-length"}
         for _ in range(2):
             assert (await client.post("/embed", content=png(0), headers=key)).status_code == 200

@@ -72,7 +72,7 @@ def test_short_keys_and_unreadable_files_are_refused(tmp_path: Path) -> None:
 
 async def test_every_route_but_health_is_closed_without_a_key(registry: Registry, png: Callable[[int], bytes]) -> None:
     app = create_app(registry, Settings(api_key=(SECRET,)))
-    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://test") as client:
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost") as client:
         opened = {"/livez", "/readyz", "/health", "/v2/health/live", "/v2/health/ready"}
         opened |= {"/", "/studio/page/{file}"}  # the page, which asks for a key
         for route in app.routes:
@@ -106,7 +106,7 @@ def test_a_bucket_gives_its_burst_then_the_rate() -> None:
 
 async def test_too_many_requests_of_one_client_get_429(registry: Registry) -> None:
     app = create_app(registry, Settings(rate=1, burst=2))
-    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://test") as client:
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost") as client:
         found = [await client.get("/models") for _ in range(4)]
         assert [answer.status_code for answer in found] == [200, 200, 429, 429]
         assert found[2].headers["retry-after"] == "1"
@@ -118,7 +118,7 @@ async def test_too_many_requests_of_one_client_get_429(registry: Registry) -> No
 async def test_each_key_has_a_rate_of_its_own(registry: Registry) -> None:
     other = "another-secret-of-enough-length"
     app = create_app(registry, Settings(rate=0.5, burst=2, api_key=(SECRET, other)))
-    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://test") as client:
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost") as client:
 
         async def ask(key: str) -> int:
             return (await client.get("/models", headers={"authorization": f"Bearer {key}"})).status_code
@@ -148,7 +148,7 @@ def test_every_key_is_compared_whole_whichever_matches(monkeypatch: pytest.Monke
 
 async def test_browsers_of_an_allowed_origin_may_ask_and_preflights_need_no_key(registry: Registry) -> None:
     app = create_app(registry, Settings(cors_origin=("https://ok.example",), api_key=(SECRET,)))
-    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://test") as client:
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost") as client:
         asked = {"origin": "https://ok.example", "access-control-request-method": "POST"}
         allowed = await client.options("/embed", headers={**asked, "access-control-request-headers": "authorization"})
         assert allowed.status_code == 200

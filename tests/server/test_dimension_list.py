@@ -105,7 +105,7 @@ async def test_an_atlas_beside_a_model_shows_its_examples_and_that_of_another_is
     repository = repository_of(Settings(model=(str(bundle.path),), atlas=(str(atlas),), threads=1))
     repository.load_all()
     async with httpx.AsyncClient(
-        transport=httpx.ASGITransport(create_app(repository.registry, Settings())), base_url="http://test"
+        transport=httpx.ASGITransport(create_app(repository.registry, Settings())), base_url="http://localhost"
     ) as client:
         found = (await client.get("/models/a/dimensions/11")).json()
         assert (found["name"], found["evidence"]["source"]) == ("stripes", "atlas")

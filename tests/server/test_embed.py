@@ -209,7 +209,7 @@ async def test_limits_are_named(client_for: Callable[..., httpx.AsyncClient]) ->
 async def test_an_image_with_too_many_pixels_is_refused_by_its_header(png: Paint, bundle: Bundle) -> None:
     engine = InferenceEngine(bundle, threads=1, max_pixels=1000)
     app = create_app(Registry(engine), Settings())
-    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://test") as client:
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost") as client:
         response = await client.post("/embed", content=png(), headers=PNG)
     engine.close()
     error = response.json()["error"]

@@ -347,7 +347,7 @@ async def test_a_request_whose_links_find_no_room_is_answered_429(site: Any, reg
     app = create_app(registry, Settings())
     app.state.fetcher = fetcher(site, shared=ConnectionState(ConnectionLimits(bytes=100)))
     link = f"http://photos.example:{site.server_port}/a.png"
-    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://test") as client:
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost") as client:
         for path in ("/embed", "/explain?where=1"):
             found = await client.post(path, json={"images": [link] * 2})
             assert (found.status_code, found.json()["error"]["field"]) == (429, "upload_bytes"), path
@@ -360,7 +360,7 @@ async def test_links_do_not_outlast_the_deadline(
     app = create_app(registry, Settings(timeout=own))
     app.state.fetcher = fetcher(site)
     link = f"http://photos.example:{site.server_port}/slow"
-    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://test") as client:
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost") as client:
         found = await client.post("/embed", json={"images": [link] * 20}, headers=headers)
         assert (found.status_code, found.json()["error"]["type"]) == (504, "deadline_exceeded")
 

@@ -226,7 +226,7 @@ async def test_short_rows_that_stand_for_long_vectors_are_bounded(client: httpx.
     rows = ",".join(['{"indices": [], "values": []}'] * (200_000 if lengths is None else 10_000))
     body = f'{{"vectors": [{rows}], "dimensions": {json.dumps(lengths)}}}'
     answer = await client.post("/shorten", content=body.encode(), headers=JSON)
-    assert (answer.status_code, answer.json()["error"]["limit"]) == (413, 8_000_000)
+    assert (answer.status_code, answer.json()["error"]["limit"]) == (413, 4_000_000)
     wide = await client.post("/shorten", json={"vectors": [{"indices": [], "values": []}], "width": 10**12})
     assert wide.status_code == 422
 

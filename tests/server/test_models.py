@@ -155,7 +155,7 @@ async def test_kserves_repository_routes_load_and_unload_and_the_log_says_who_as
     two: Repository, png: Png, caplog: pytest.LogCaptureFixture
 ) -> None:
     app = create_app(two.registry, Settings(manage=True), repository=two)
-    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://test") as client:
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost") as client:
         states = {row["name"]: row["state"] for row in (await client.post("/v2/repository/index")).json()}
         assert states == {"a": "READY", "renamed": "READY", "b": "UNAVAILABLE"}
         assert (await client.post("/v2/repository/models/b/load")).status_code == 200
@@ -252,7 +252,7 @@ def test_models_that_go_to_rest_or_away_give_their_memory_back(tmp_path: Path, m
 @pytest.mark.anyio
 async def test_without_manage_models_are_listed_and_not_loaded(two: Repository) -> None:
     app = create_app(two.registry, Settings(), repository=two)
-    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://test") as client:
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost") as client:
         listed = (await client.post("/v2/repository/index")).json()
         assert {row["name"] for row in listed} >= {"a", "b"}
         assert (await client.post("/v2/repository/models/b/load")).status_code == 404

@@ -36,7 +36,7 @@ Png = Callable[[int], bytes]
 
 def client_of(registry: Registry, **settings: object) -> httpx.AsyncClient:
     app = create_app(registry, Settings(**settings))
-    return httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://test")
+    return httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost")
 
 
 @pytest.fixture
@@ -220,7 +220,7 @@ trace.set_tracer_provider(provider)
 
 async def ask():
     app = create_app(Registry(), Settings())
-    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://test") as client:
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost") as client:
         assert (await client.get("/livez")).status_code == 200
 
 asyncio.run(ask())
@@ -239,7 +239,7 @@ async def test_a_request_is_a_span_with_its_stages_under_the_clients_trace(fresh
     app = create_app(fresh, Settings())
     app.state.shared.observers.append(Tracer(SimpleSpanProcessor(memory)))
     trace, parent = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
-    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://test") as client:
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost") as client:
         await client.post("/embed", content=png(0), headers={"traceparent": f"00-{trace}-{parent}-01"})
     spans = {span.name: span for span in memory.get_finished_spans()}
     assert set(spans) == {"POST /embed", "queue", "decode", "inference"}

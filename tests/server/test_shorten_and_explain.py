@@ -221,7 +221,7 @@ async def test_an_explanation_is_of_the_model_that_made_its_vectors(
 
     monkeypatch.setattr(engines[0], "encode_all", encode_and_be_replaced)
     transport = httpx.ASGITransport(create_app(registry, Settings()))
-    async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
+    async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
         answer = await client.post("/explain", files=[("images", png(0)), ("images", png(1))])
     assert registry.get("tiny") is engines[1]
     assert answer.json()["fingerprint"] == answer.headers["x-fingerprint"] == engines[0].bundle.manifest.fingerprint

@@ -52,7 +52,7 @@ def engine(towers: Bundle, workers: Workers) -> InferenceEngine:
 @pytest.fixture
 async def client(engine: InferenceEngine) -> AsyncIterator[httpx.AsyncClient]:
     app = create_app(Registry(engine), Settings())
-    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://test") as client:
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost") as client:
         yield client
 
 

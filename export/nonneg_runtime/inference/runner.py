@@ -90,7 +90,7 @@ def provider_refused(provider: str, instead: str) -> ConfigInvalid:
 
 def golden_cosine(runner: Runner, manifest: Manifest) -> float:
     """Return the cosine between the recorded vector of the test pattern and the one that `runner` computes."""
-    return _cosine_to(manifest.golden, runner.run(test_pattern(manifest.view.size))[0])
+    return cosine_to(manifest.golden, runner.run(test_pattern(manifest.view.size))[0])
 
 
 def check_golden(runner: Runner, manifest: Manifest) -> float:
@@ -100,7 +100,7 @@ def check_golden(runner: Runner, manifest: Manifest) -> float:
 
 def check_text(vector: Floats, recorded: Golden, name: str) -> float:
     """Return the same of a text tower, which answered `vector` to the text of its self-test."""
-    return checked_cosine(recorded, _cosine_to(recorded, vector), name)
+    return checked_cosine(recorded, cosine_to(recorded, vector), name)
 
 
 def checked_cosine(recorded: Golden, similarity: float, name: str) -> float:
@@ -116,7 +116,8 @@ def checked_cosine(recorded: Golden, similarity: float, name: str) -> float:
     return similarity
 
 
-def _cosine_to(recorded: Golden, vector: Floats) -> float:
+def cosine_to(recorded: Golden, vector: Floats) -> float:
+    """Return the cosine between the recorded vector and this one."""
     expected = np.zeros(len(vector))
     expected[list(recorded.indices)] = recorded.values
     return cosine(expected, vector.astype(np.float64))

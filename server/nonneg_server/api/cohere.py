@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Annotated, Any, Literal, NotRequired
 
 import numpy as np
@@ -13,7 +14,7 @@ from nonneg_core.errors import NonnegError, ParameterInvalid
 from nonneg_core.shortening import Vectors
 from nonneg_server.api.route import URI, Dialect, Route, Shape, documented, embedding, json_body
 from nonneg_server.pipeline.answer_forms import text
-from nonneg_server.pipeline.request_pipeline import Answer, reply, serve
+from nonneg_server.pipeline.request_pipeline import Answer, reply, serve, written
 from nonneg_server.requests.bodies import read_object
 from nonneg_server.requests.inputs import Incoming, Limits, content_from, each, image_from, text_from
 from nonneg_server.requests.parameters import Errors, Parameters, PositiveCount, from_json
@@ -140,7 +141,8 @@ router = APIRouter(route_class=Route, tags=["Cohere"])
 async def post_embed(request: Request) -> Response:
     images, parameters, kinds = read(await read_object(request), request.app.state.settings.limits)
     answer = await serve(request, images, parameters)
-    return reply(write(answer, kinds, request.scope["state"]["request_id"]), answer)
+    content = partial(write, kinds=kinds, request_id=request.scope["state"]["request_id"])
+    return reply(await written(answer, content), answer)
 
 
 COHERE = Dialect("cohere", ("/v2/embed",), error_body, CohereFailure, tuple(router.routes))

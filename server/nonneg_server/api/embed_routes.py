@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from nonneg_core.errors import ExpressionInvalid, ParameterInvalid
 from nonneg_runtime.bundle.bundle_folder import Bundle
+from nonneg_runtime.bundle.manifest import Manifest
 from nonneg_server.api import native_request as native
 from nonneg_server.api.answer_examples import EMBEDDED, EXPLAINED, QUERIED
 from nonneg_server.api.native_answers import EmbedAnswer, ExplainAnswer, QueryAnswer
@@ -74,10 +75,10 @@ async def post_embed(request: Request) -> Response:
     if "dialect" in state:
         guest = state["dialect"].guest
         answer = await pipeline.serve(request, photos, parameters, field=guest.field)
-        return pipeline.reply(guest.write(answer), answer)
+        return pipeline.reply(await pipeline.written(answer, guest.write), answer)
     form.check(parameters)
     answer = await pipeline.serve(request, photos, parameters, field=state.get("field", "images"))
-    return pipeline.reply(form.write(answer), answer, form.MEDIA_TYPE)
+    return pipeline.reply(await pipeline.written(answer, form.write), answer, form.MEDIA_TYPE)
 
 
 # POST /query: an expression of photos, words and dimensions becomes weightings of dimensions and conditions.
@@ -176,20 +177,18 @@ async def post_shorten(request: Request) -> Response:
     body = await read_body(request, request.app.state.settings.max_body)
     content_type = request.headers.get("content-type", "")
 
-    def work() -> tuple[bytes, pipeline.Answer]:
+    def work() -> tuple[Manifest, pipeline.EncodedBatch, Parameters, tuple[int, ...]]:
         stored = stored_vectors(body, content_type, query)
         form.check(stored.parameters)
         manifest = request.app.state.registry.get(stored.parameters.model).bundle.manifest
         z = as_array(stored, manifest)
         lengths = pipeline.lengths_of(stored.parameters, manifest, z.shape[1])
         check_size(len(z), sum(lengths))
-        answer = pipeline.shortened(
-            manifest, pipeline.EncodedBatch(z, list(range(len(z))), {}), stored.parameters, lengths
-        )
-        return form.write(answer), answer
+        return manifest, pipeline.EncodedBatch(z, list(range(len(z))), {}), stored.parameters, lengths
 
-    content, answer = await serialized(work) if len(body) > LARGE else await asyncio.to_thread(work)
-    return pipeline.reply(content, answer, form.MEDIA_TYPE)
+    vectors = await serialized(work) if len(body) > LARGE else await asyncio.to_thread(work)
+    answer = await pipeline.priced_answer(request, *vectors)
+    return pipeline.reply(await pipeline.written(answer, form.write), answer, form.MEDIA_TYPE)
 
 
 # POST /explain: why two images are alike.

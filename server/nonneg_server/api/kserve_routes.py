@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from functools import partial
 
 from fastapi import APIRouter, Request, Response
 
@@ -14,7 +15,7 @@ from nonneg_server.api.kserve_schemas import INDEX, KServeDone, KServeIndexRow, 
 from nonneg_server.api.route import BINARY, Dialect, Route, documented, embedding, health, json_body, json_response
 from nonneg_server.engine.inference_engine import InferenceEngine
 from nonneg_server.models.served_models import Repository, check_alive, check_ready
-from nonneg_server.pipeline.request_pipeline import reply, serve
+from nonneg_server.pipeline.request_pipeline import reply, serve, written
 from nonneg_server.requests.bodies import parse_in_thread, read_body
 
 logger = logging.getLogger("nonneg")
@@ -137,7 +138,10 @@ async def get_statistics(request: Request) -> Response:
 @router.get("/models/{model}/versions/{version}/ready", summary="A model version is ready")
 @documented(schemas.KServeModelReady, schemas.MODEL_READY)
 async def model_ready(request: Request) -> Response:
-    return json_response({"name": _engine(request).bundle.manifest.name, "ready": True})
+    engine = _engine(request)
+    if engine.canary is not None:
+        engine.canary.check()
+    return json_response({"name": engine.bundle.manifest.name, "ready": True})
 
 
 @router.post("/models/{model}/infer", summary="Embed a tensor of images")
@@ -158,7 +162,7 @@ async def infer(request: Request) -> Response:
     )
     options = parameters.model_copy(update={"model": request.path_params["model"]})
     answer = await serve(request, photos, options, field="inputs[0]")
-    content, header_length = kserve.write(inference, answer)
+    content, header_length = await written(answer, partial(kserve.write, inference))
     if header_length is None:
         return reply(content, answer)
     response = reply(content, answer, "application/octet-stream")

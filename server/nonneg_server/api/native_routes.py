@@ -65,7 +65,10 @@ async def get_dimension(request: Request) -> Response:
 async def get_example(request: Request) -> Response:
     dimension, place = _number(request, "dimension"), _number(request, "example")
     picture = await asyncio.to_thread(thumbnail, _bundle(request), dimension, place)
-    return Response(picture, media_type="image/jpeg", headers={"cache-control": "max-age=86400"})
+    return Response(picture, media_type="image/jpeg", headers=_PICTURE)
+
+
+_PICTURE = {"cache-control": "max-age=86400", "x-content-type-options": "nosniff"}
 
 
 def _bundle(request: Request) -> Bundle:
@@ -136,10 +139,11 @@ POINTERS = {
 async def get_root(request: Request) -> Response:
     if "text/html" not in request.headers.get("accept", ""):
         return json_response({"name": "nonneg", "version": __version__, **POINTERS})
-    from nonneg_server.studio.browser_access import is_on, is_ours
+    from nonneg_server.http.origin import is_ours
+    from nonneg_server.studio.browser_access import is_on
 
     settings = request.app.state.settings
-    if is_on(settings) and is_ours(request.headers.get("host", ""), settings.host, settings.studio_host):
+    if is_on(settings) and is_ours(request.headers.get("host", ""), settings.host, settings.allow_host):
         from nonneg_server.studio.browser_access import HEADERS, asset
 
         return Response(asset("index.html").content, headers=HEADERS, media_type="text/html")

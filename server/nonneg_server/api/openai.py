@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Annotated, Any, Literal, NotRequired
 
 import orjson
@@ -12,7 +13,7 @@ from nonneg_core.errors import NonnegError, NotReady, Overloaded, ParameterInval
 from nonneg_runtime.bundle.bundle_folder import Bundle
 from nonneg_server.api.route import URI, Dialect, Route, Shape, documented, embedding, json_body, json_response
 from nonneg_server.pipeline.answer_forms import text
-from nonneg_server.pipeline.request_pipeline import Answer, reply, serve
+from nonneg_server.pipeline.request_pipeline import Answer, reply, serve, written
 from nonneg_server.requests.bodies import read_object
 from nonneg_server.requests.inputs import Incoming, Limits, content_from, each, input_from
 from nonneg_server.requests.parameters import Errors, Parameters, PositiveCount, from_json
@@ -189,7 +190,7 @@ async def post_embeddings(request: Request) -> Response:
     field = "messages" if "messages" in given else "input"
     images, parameters = read(given, request.app.state.settings.limits)
     answer = await serve(request, images, parameters, field=field)
-    return reply(write(answer, field), answer)
+    return reply(await written(answer, partial(write, field=field)), answer)
 
 
 @router.get("/v1/models", summary="The models served here, as OpenAI lists them")

@@ -15,7 +15,7 @@ from nonneg_server.api import route as api
 from nonneg_server.api.native_request import is_mixed
 from nonneg_server.api.route import documented, embedding, health
 from nonneg_server.models.served_models import check_alive, check_ready
-from nonneg_server.pipeline.request_pipeline import Answer, reply, serve
+from nonneg_server.pipeline.request_pipeline import Answer, reply, serve, written
 from nonneg_server.requests.bodies import read_object
 from nonneg_server.requests.inputs import Incoming, Limits, each, input_from
 from nonneg_server.requests.parameters import Parameters, PositiveCount, from_json
@@ -157,7 +157,7 @@ async def post_root(request: Request) -> Response:
 async def _embedded(request: Request, write: Callable[[Answer], bytes]) -> Response:
     images, parameters = read(await read_object(request), request.app.state.settings.limits)
     answer = await serve(request, images, parameters, field="inputs")
-    return reply(write(answer), answer)
+    return reply(await written(answer, write), answer)
 
 
 @router.get("/health", summary="Alive and ready, as TEI says it: with an empty body")

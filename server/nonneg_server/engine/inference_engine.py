@@ -11,15 +11,19 @@ from concurrent.futures import Future
 from functools import partial
 from typing import TypeVar
 
+import numpy as np
+
+from nonneg_core.arrays import Floats
 from nonneg_core.errors import DeadlineExceeded, MissingExtra, NonnegError, NotReady
 from nonneg_core.pixels.identify import MAX_PIXELS
 from nonneg_core.pixels.pricing.price import Price
 from nonneg_core.pixels.view import has_simd
 from nonneg_runtime.bundle.bundle_folder import Bundle
 from nonneg_runtime.inference.bundle_sessions import SHARED_FROM, Sessions
-from nonneg_runtime.inference.runner import on_cores
+from nonneg_runtime.inference.runner import on_cores, test_pattern
 from nonneg_runtime.seeing.preprocess import Decoding, PhotoInput, Preprocessor, weight_of
 from nonneg_server.engine.batcher import Batcher
+from nonneg_server.engine.canary import Canary
 from nonneg_server.engine.jobs import Encoded, Text, all_priced, cost_of, priced, text_job, too_late
 from nonneg_server.engine.model_stats import ModelStats
 from nonneg_server.engine.vector_cache import Cache, key_of
@@ -75,6 +79,7 @@ class InferenceEngine:
             shared_from=shared_from,
         )
         self._batcher = Batcher(self.sessions.run, largest=batch, observe=_noting(self)) if batch else None
+        self.canary: Canary | None = None  # once it is warm
         self.cache = cache
         resized = "simd" if decode == "fast" and has_simd() else decode  # other pixels: a cache keeps them apart
         self._way = f"{resized} {(providers or ('CPU',))[0]}"
@@ -87,6 +92,40 @@ class InferenceEngine:
             self.sessions.text()
         except MissingExtra as error:  # images are served all the same
             logger.warning("%s embeds no texts: %s; %s", self.name, error, error.fix)
+        manifest = self.bundle.manifest
+        canary = Canary(self.name, manifest.view, manifest.golden)
+        pixels, *_ = self._preprocessor.timed(canary.picture, None)
+        if not np.array_equal(pixels[None], test_pattern(manifest.view.size)):
+            canary.expect(self.sessions.run(pixels[None])[0])
+        self.canary = canary
+
+    async def send_canary(self) -> None:
+        """Encode the canary's picture, beside the bounds of the queue, the cache and the counts, and note its vector.
+
+        A model that is being closed or replaced is not judged.
+        """
+        canary = self.canary
+        assert canary is not None
+        vector: Floats | None = None
+        try:
+            price = self._priced(canary.picture)
+            if isinstance(price, NonnegError):
+                raise price
+            if self._batcher is not None:
+                encoded = await self._in_batch(canary.picture, price, canary)
+            else:
+                encoded = await self._on_a_thread(self._job(canary.picture, price), price, canary)
+            vector = encoded.vector
+        except NotReady:
+            return
+        except Exception:
+            logger.exception("the canary of %s failed", self.name)
+        canary.note(vector)
+
+    @property
+    def idle(self) -> bool:
+        """Whether a thread has nothing to do."""
+        return self.admission.images < self.threads and not self.workers.pool.waiting
 
     async def encode(self, image: PhotoInput, *, deadline: float | None = None) -> Encoded:
         """Encode one image; `deadline` is a time of the running event loop."""
@@ -99,6 +138,8 @@ class InferenceEngine:
         self, images: Sequence[Input], *, deadline: float | None = None
     ) -> list[Encoded | NonnegError]:
         """Encode images and texts, admitted together or not at all; each has its vector or its own error."""
+        if self.canary is not None:
+            self.canary.check()
         if self.cache is None:
             return await self._admitted(images, deadline)
         return await self._remembered(images, deadline, self.cache)
@@ -215,8 +256,9 @@ class InferenceEngine:
             return outcome
         if not outcome.wide:
             self.admission.served(outcome.decode_seconds + outcome.run_seconds)
+        self.used = time.monotonic()
         if outcome.of_text:
-            self.stats.texts, self.used = self.stats.texts + 1, time.monotonic()
+            self.stats.texts += 1
         else:
             self.stats.record(outcome)
         return outcome
@@ -248,7 +290,6 @@ class InferenceEngine:
         work = partial(self._preprocessor.timed, image, price)
         pixels, started, decoded = await self._on_a_thread(work, price, request)
         vector = await asyncio.wrap_future(self._batcher.submit(pixels))  # (D,)
-        self.used = time.monotonic()
         return Encoded(vector, started - queued, decoded - started, time.perf_counter() - decoded)
 
     def _encode(self, image: PhotoInput, price: Price | None, queued: float) -> Encoded:
@@ -256,7 +297,6 @@ class InferenceEngine:
         alone = self.admission.images == 1
         wide = alone and self.sessions.wide
         vector = self.sessions.run(pixels[None], wide=wide)[0]  # (D,)
-        self.used = time.monotonic()
         encoded = Encoded(vector, started - queued, decoded - started, time.perf_counter() - decoded, wide)
         if alone and not wide:
             self.sessions.open_all_cores()

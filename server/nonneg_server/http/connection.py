@@ -30,7 +30,8 @@ LINGER = 1.0  # seconds in which what a refused client still sends is thrown awa
 class Connection(HttpToolsProtocol):
     """One client."""
 
-    _held = 0
+    _held = 0  # bytes of the body, and of the answer to it
+    _reserved = False  # whether an answer's are among them
     _beside = 0  # bytes that came since the last one of a body, or since the last head was whole
     _arriving = False  # between a request's first byte and its last
     _began = 0.0
@@ -111,7 +112,7 @@ class Connection(HttpToolsProtocol):
             self.scope["http_version"] = self.parser.get_http_version()
             return
         self._beside = 0
-        self.scope["state"]["started"] = time.perf_counter()
+        self.scope["state"].update(started=time.perf_counter(), reserve=self.reserve)
         if len(self.url) >= MOST_HEAD:  # more than uvicorn's parser of addresses takes
             self.refuse(refusals.head_too_large(MOST_HEAD, MOST_HEADERS))
         if self._refused or self._rejected_early():
@@ -146,6 +147,9 @@ class Connection(HttpToolsProtocol):
 
     def on_response_complete(self) -> None:
         self._release()
+        if self._reserved:  # what was not sent yet is counted from now on by itself
+            self._reserved = False
+            self._count_unread(self.loop.time())
         super().on_response_complete()
 
     @property
@@ -157,9 +161,7 @@ class Connection(HttpToolsProtocol):
     def sweep(self, now: float) -> None:
         """End it if its request does not arrive, or its answer is not taken."""
         limits = self._shared.limits
-        self._shared.buffered -= self._unread.bytes
-        self._unread.look(self.transport, now)
-        self._shared.buffered += self._unread.bytes
+        self._count_unread(now)
         if self._unread.too_long(now, read_timeout=limits.read_timeout, receive_timeout=limits.receive_timeout):
             self._shared.turned_away["answer_not_taken"] += 1
             self.transport.abort()
@@ -268,6 +270,20 @@ class Connection(HttpToolsProtocol):
         self._shared.buffered += size
         if self._shared.buffered > self._shared.limits.bytes:
             self.refuse(refusals.too_many_bytes(self._shared.buffered, self._shared.limits.bytes))
+
+    def reserve(self, size: int) -> None:
+        """Take memory for an answer until it is sent, or raise Overloaded. One answer alone may take any size."""
+        others, most = self._shared.buffered - self._held, self._shared.limits.bytes
+        if others and self._shared.buffered + size > most:
+            raise refusals.too_many_bytes(self._shared.buffered + size, most)
+        self._held += size
+        self._shared.buffered += size
+        self._reserved = True
+
+    def _count_unread(self, now: float) -> None:
+        self._shared.buffered -= self._unread.bytes
+        self._unread.look(self.transport, now)
+        self._shared.buffered += self._unread.bytes
 
     def _release(self) -> None:
         self._shared.buffered -= self._held

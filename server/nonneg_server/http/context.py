@@ -20,6 +20,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from nonneg_core.errors import MethodNotAllowed, NonnegError, NotFound, ParameterInvalid, RequestInvalid
 from nonneg_server.api import dialect_of
 from nonneg_server.api.route import Dialect, Route, RouteTable
+from nonneg_server.http.origin import OriginCheck
 from nonneg_server.models.served_models import still_loading
 
 if TYPE_CHECKING:
@@ -99,7 +100,7 @@ def _translated(request: Request, error: HTTPException) -> NonnegError:
 _draw = random.Random().getrandbits  # seeded by the system
 SINGLE = frozenset(  # headers that mean one thing: one value, however often they are given
     (b"host", b"content-type", b"authorization", b"x-api-key", b"x-request-id", b"x-request-timeout",
-     b"inference-header-content-length")
+     b"origin", b"inference-header-content-length")
 )  # fmt: skip
 CLIENT_CLOSED = 499  # what nginx made customary for a client that left before its answer
 
@@ -167,8 +168,11 @@ class RequestContext:
     The clock runs from the request's headers on: the connection notes when they were complete.
     """
 
-    def __init__(self, app: ASGIApp, shared: ConnectionState, routes: RouteTable, timeout: float) -> None:
+    def __init__(
+        self, app: ASGIApp, shared: ConnectionState, routes: RouteTable, timeout: float, origins: OriginCheck
+    ) -> None:
         self._app = app
+        self._origins = origins
         self._shared = shared
         self._routes = routes
         self._timeout = timeout
@@ -206,6 +210,9 @@ class RequestContext:
                 await respond(still_loading(), request_id, scope["path"])(scope, receive, wrapped)
             elif (name := ambiguous(scope)) is not None:
                 await respond(given_twice(name), request_id, scope["path"])(scope, receive, wrapped)
+            elif (foreign := self._origins.refusal(scope)) is not None:
+                scope["route"] = self._routes.find(scope["method"], scope["path"])  # for the metrics and the log
+                await respond(foreign, request_id, scope["path"])(scope, receive, wrapped)
             else:
                 await self._app(get_scope, receive, wrapped)
         except asyncio.CancelledError:

@@ -80,9 +80,9 @@ def too_many_connections(limit: int) -> errors.NotReady:
 
 
 def too_many_bytes(total: int, limit: int) -> errors.Overloaded:
-    """Return the error for a body that the memory for unread requests has no place for."""
+    """Return the error for a body or an answer that the memory for requests and answers has no place for."""
     return errors.Overloaded(
-        f"{total} bytes of requests are arriving at once, the limit is {limit}",
+        f"requests and answers would take {total} bytes at once, the limit is {limit}",
         fix="send fewer requests at once, or raise --upload-bytes",
         field="upload_bytes",
         value=total,

@@ -277,13 +277,16 @@ def check_alive(state: Any) -> None:
 
 
 def check_ready(state: Any) -> None:
-    """Raise NotReady unless a model is loaded, has passed its self-test, and takes work."""
+    """Raise NotReady unless a model is loaded, and every one has passed its self-test and still answers its canary."""
     if state.shared.draining:
         raise NotReady("this server is shutting down", fix="ask another one", retry_after=1)
     if state.shared.loading:
         raise still_loading()
     if not state.registry.ready():
         raise NotReady("no model is ready", fix="wait for the model to load", retry_after=1)
+    for engine in state.registry.all():
+        if engine.canary is not None:
+            engine.canary.check()
 
 
 def still_loading() -> NotReady:

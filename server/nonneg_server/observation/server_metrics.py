@@ -55,6 +55,9 @@ METRICS = {
     "nonneg_model_info": "1 for every model served, with its version and fingerprint.",
     "nonneg_load_failures": "Times a model could not be loaded or reloaded; what was served went on.",
     "nonneg_model_loaded": "1 while a model's weights are in memory, 0 while it rests.",
+    "nonneg_canary_cosine": "Of the picture that is sent through queue, decoder and session while serving, the cosine "
+    "between its vector and the recorded one, by model.",
+    "nonneg_canary_bound": "Least such cosine; below it the model takes no more requests, by model.",
     "nonneg_drift_psi": "Population stability index of live activations against the calibration's, by model.",
     "nonneg_drift_times": "The ten dimensions that moved most, and how many times as often as on calibration images "
     "they are active; by model, dimension and name.",
@@ -117,7 +120,11 @@ class Metrics(Collector):
         errors = _counter("nonneg_image_errors", "model", "type")
         stages = _histogram("nonneg_stage_seconds", "model", "stage")
         counted = {name: _histogram(f"nonneg_{name}", "model") for name in ("nnz", "request_images", "batch_images")}
+        cosine, bound = _gauge("nonneg_canary_cosine", "model"), _gauge("nonneg_canary_bound", "model")
         for engine in engines:
+            if engine.canary is not None and engine.canary.cosine is not None:
+                cosine.add_metric([engine.name], engine.canary.cosine)
+                bound.add_metric([engine.name], engine.canary.bound)
             name, stats, manifest = engine.name, engine.stats.flush(), engine.bundle.manifest
             info.add_metric([name, manifest.version, manifest.fingerprint], 1)
             loaded.add_metric([name], engine.sessions.loaded)
@@ -132,7 +139,19 @@ class Metrics(Collector):
                 counted.values(), (stats.nnz, stats.request_images, stats.batches), strict=True
             ):
                 family.add_metric([name], histogram.cumulative(), histogram.sum)
-        yield from (info, loaded, images, texts, zero, errors, stages, *counted.values(), *self._of_drift(engines))
+        yield from (
+            cosine,
+            bound,
+            info,
+            loaded,
+            images,
+            texts,
+            zero,
+            errors,
+            stages,
+            *counted.values(),
+            *self._of_drift(engines),
+        )
 
     def _of_drift(self, engines: list[InferenceEngine]) -> Iterator[Metric]:
         psi, dead = _gauge("nonneg_drift_psi", "model"), _gauge("nonneg_drift_newly_dead", "model")

@@ -6,9 +6,10 @@ Each station comes once, in the order of the file. What a body holds was counted
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
-from typing import NamedTuple
+from functools import partial
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from starlette.requests import Request
@@ -19,9 +20,12 @@ from nonneg_core.shortening import Vectors, check_dimensions, shorten
 from nonneg_runtime.bundle.manifest import Manifest
 from nonneg_server.engine.inference_engine import InferenceEngine
 from nonneg_server.engine.jobs import Encoded, too_late
+from nonneg_server.requests.bodies import serialized
 from nonneg_server.requests.inputs import Incoming, Link, ReadyImage
 from nonneg_server.requests.parameters import Parameters
+from nonneg_server.requests.vectors import check_size
 
+T = TypeVar("T")
 _OF_ITS_OWN = (*OF_AN_IMAGE, LinkFailed, ParameterInvalid)  # an image's own errors; any other fails the request
 
 
@@ -89,11 +93,12 @@ async def served(
     engine = request.app.state.registry.get(parameters.model)
     manifest = engine.bundle.manifest
     lengths = lengths_of(parameters, manifest)
+    check_size(len(images), sum(lengths), "dimensions")
     deadline = request.scope["state"]["deadline"]()
     here = [image for image in images if not isinstance(image, Link)]
     async with _fetched(request, images, deadline) if len(here) < len(images) else nullcontext(here) as ready:
         raw = await encode(engine, ready, fail=fails_request(parameters, len(images)), field=field, deadline=deadline)
-        answer = shortened(manifest, raw, parameters, lengths)
+        answer = await priced_answer(request, manifest, raw, parameters, lengths)
         engine.stats.zero_vectors += zeros_of(answer)
         request.scope["state"]["answer"] = answer
         yield answer, ready
@@ -189,9 +194,42 @@ def shortened(manifest: Manifest, raw: EncodedBatch, parameters: Parameters, len
     return Answer(manifest, parameters, lengths, vectors, raw.positions, raw.errors, raw.timing)
 
 
+# An answer may be many times as large as its images: it has a price, too, and a large one is not made on the loop.
+
+LARGE = 100_000  # numbers that the event loop shortens and writes itself: a hundredth of a second
+DENSE, DIGITS, SPARSE = 6, 12, 24  # bytes of a number, of what is above zero in it, of an index and value; at most
+
+
+async def priced_answer(
+    request: Request, manifest: Manifest, raw: EncodedBatch, parameters: Parameters, lengths: tuple[int, ...]
+) -> Answer:
+    """Reserve what the answer will take, in the memory that `--upload-bytes` bounds, and shorten the vectors."""
+    reserve = request.scope["state"].get("reserve")
+    if reserve is not None:  # by the connection, until it has sent the answer
+        reserve(bytes_of(raw, parameters, lengths))
+    work = partial(shortened, manifest, raw, parameters, lengths)
+    return await serialized(work) if len(raw.vectors) * sum(lengths) > LARGE else work()
+
+
+def bytes_of(raw: EncodedBatch, parameters: Parameters, lengths: tuple[int, ...]) -> int:
+    """Return what an answer takes at most: its vectors at every length, and as they are written."""
+    numbers = (len(raw.positions) + len(raw.errors)) * sum(lengths)
+    active = int(np.count_nonzero(raw.vectors)) * len(lengths)
+    size = numbers * raw.vectors.itemsize
+    if parameters.format != "sparse":
+        size += numbers * DENSE + active * DIGITS
+    return size if parameters.format == "dense" else size + active * SPARSE
+
+
 def zeros_of(answer: Answer) -> int:
     """Count the vectors of which nothing is left."""
     return sum([len(z) - int(np.add.reduce(np.logical_or.reduce(z, axis=1))) for z in answer.vectors])
+
+
+async def written(answer: Answer, write: Callable[[Answer], T]) -> T:
+    """Return what writes the answer, a large one on another thread."""
+    large = sum(z.size for z in answer.vectors) > LARGE
+    return await serialized(lambda: write(answer)) if large else write(answer)
 
 
 def reply(content: bytes, answer: Answer, media_type: str = "application/json") -> Response:

@@ -16,7 +16,7 @@ from nonneg_runtime.bundle.manifest import Manifest
 from nonneg_server.requests.bodies import json_object
 from nonneg_server.requests.parameters import Parameters, from_json, merged
 
-MOST_NUMBERS = 8_000_000
+MOST_NUMBERS = 4_000_000
 MOST_HEADER = 10_000  # characters of an .npy's; numpy's own limit
 _SHAPES = 'a list of rows, each [0.1, 0, …] or {"indices": [3, 17], "values": [0.4, 0.2]}'
 
@@ -85,13 +85,13 @@ def as_array(stored: StoredVectors, manifest: Manifest) -> Vectors:
     return z
 
 
-def check_size(rows: int, width: int) -> None:
-    """Refuse vectors that would grow too long: a few bytes may stand for many."""
+def check_size(rows: int, width: int, field: str = "vectors") -> None:
+    """Refuse vectors of too many numbers, all lengths together: a few bytes may stand for many."""
     if rows * width > MOST_NUMBERS:
         raise TooLarge(
             f"{rows} vectors of {width} dimensions are {rows * width} numbers, the limit is {MOST_NUMBERS}",
-            fix=f"send at most {MOST_NUMBERS // width} at once",
-            field="vectors",
+            fix=f"send at most {MOST_NUMBERS // width} at once, or ask for fewer and shorter lengths",
+            field=field,
             value=rows * width,
             limit=MOST_NUMBERS,
         )

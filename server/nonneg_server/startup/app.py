@@ -23,6 +23,7 @@ from nonneg_server.http.connection import Connection
 from nonneg_server.http.connection_limits import ConnectionLimits, ConnectionState, open_files, raise_file_limit
 from nonneg_server.http.context import Observer, RequestContext, on_error, on_http_exception
 from nonneg_server.http.keys import Keys, read_keys, reload_keys
+from nonneg_server.http.origin import OriginCheck
 from nonneg_server.http.refusals import READABLE_HEADERS, EarlyRejection
 from nonneg_server.models.served_models import Registry, Repository
 from nonneg_server.observation.logs import log_access
@@ -72,7 +73,8 @@ def create_app(
     protect(app, settings, keys, table)
     shared.observers = observers(app, settings)
     shared.logs = [log_access] if settings.access_log else []
-    app.add_middleware(RequestContext, shared=shared, routes=table, timeout=settings.timeout)
+    origins = OriginCheck(settings.host, settings.allow_host, settings.cors_origin, has_keys=len(keys) > 0)
+    app.add_middleware(RequestContext, shared=shared, routes=table, timeout=settings.timeout, origins=origins)
     if not settings.cache and settings.cache_dir is None:  # what a cache knows needs no place in the queue
         shared.early = EarlyRejection(
             lambda: registry.admission,

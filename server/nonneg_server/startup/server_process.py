@@ -24,6 +24,7 @@ import uvicorn
 
 from nonneg_core.errors import NotReady
 from nonneg_server.engine.admission import Idle
+from nonneg_server.engine.canary import Canaries
 from nonneg_server.http.connection import LINGER, Connection
 from nonneg_server.http.connection_limits import ConnectionState
 from nonneg_server.http.refusals import Handshakes, Listener
@@ -76,6 +77,7 @@ class Process(uvicorn.Server):
         self._reloading: asyncio.Future[object] | None = None
         self._again = False
         self._idle = Idle()
+        self._canaries = Canaries()
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Stop on SIGTERM: refuse readiness, keep answering, then end. On SIGINT, or the signal again, stop at once."""
@@ -240,7 +242,10 @@ class Process(uvicorn.Server):
         now = asyncio.get_running_loop().time()
         for connection in self._connections():
             connection.sweep(now)
-        self._idle.look(now, [engine.admission for engine in self._repository.registry.all()])
+        engines = self._repository.registry.all()
+        self._idle.look(now, [engine.admission for engine in engines])
+        if not self._shared.draining:
+            self._canaries.look(now, engines)
 
     def _connections(self) -> list[Connection]:
         return [connection for connection in self.server_state.connections if isinstance(connection, Connection)]

@@ -115,10 +115,10 @@ class Settings(BaseSettings):
         "Serve the page at / and /studio/... on other than loopback, too; on loopback they are always served.",
         group="Access",
     )
-    studio_host: Annotated[tuple[str, ...], NoDecode] = setting(
+    allow_host: Annotated[tuple[str, ...], NoDecode] = setting(
         (),
-        "Name by which browsers may ask for the studio, beside this machine's own addresses: that of a proxy, say. "
-        "Repeat it; as a variable, with commas.",
+        "Name by which this server may be asked where it listens on loopback without keys, and its studio anywhere, "
+        "beside its own addresses: that of a proxy, say. Repeat it; as a variable, with commas.",
         group="Access",
         metavar="NAME",
     )
@@ -194,8 +194,8 @@ class Settings(BaseSettings):
     )
     upload_bytes: int = setting(
         512 * MEBIBYTE,
-        "Bytes of all requests that are arriving or in work, of images fetched for them, and of answers not taken yet, "
-        "beyond which they get 429.",
+        "Bytes of all requests that are arriving or in work, of images fetched for them, and of answers that are made "
+        "or not taken yet, beyond which they get 429.",
         group="Limits",
         ge=1024,
         metavar="BYTES",
@@ -253,7 +253,7 @@ class Settings(BaseSettings):
         """What a request may bring."""
         return Limits(self.max_images, self.max_image_bytes)
 
-    @field_validator("model", "alias", "atlas", "api_key", "cors_origin", "studio_host", "url_host", mode="before")
+    @field_validator("model", "alias", "atlas", "api_key", "cors_origin", "allow_host", "url_host", mode="before")
     @classmethod
     def _listed(cls, given: object) -> object:
         """Split text at its commas: a variable, and a single value, give a list so."""

@@ -84,7 +84,7 @@ async def test_on_other_than_loopback_the_studio_is_off_unless_it_is_asked_for(s
         assert (await closed.get("/studio")).status_code == 404
         assert "nonneg studio" not in (await closed.get("/", headers=HTML)).text
         assert (await closed.get("/studio/page/app.js")).status_code == 404
-    async with studio_for(host="0.0.0.0", studio=True, studio_host="photos.example.org") as opened:
+    async with studio_for(host="0.0.0.0", studio=True, allow_host="photos.example.org") as opened:
         for host, status in (("192.168.1.7:8000", 200), ("photos.example.org", 200), ("evil.example", 403)):
             assert (await opened.get("/studio", headers={"host": host})).status_code == status, host
 
