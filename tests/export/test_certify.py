@@ -150,7 +150,7 @@ def test_a_model_does_not_judge_itself(judge: str, pictured: Path, tmp_path: Pat
 def test_few_photos_and_loose_ones_are_refused(pictured: Path, tmp_path: Path) -> None:
     shutil.copytree(pictured / "coffee", tmp_path / "few" / "coffee")
     assert "8 photos are too few" in run("photo", "--images", tmp_path / "few")[1]["said"].message
-    assert "lies directly in" in run("photo", "--images", pictured / "coffee")[1]["said"].message
+    assert "lies in no labelled subfolder" in run("photo", "--images", pictured / "coffee")[1]["said"].message
 
 
 def test_what_is_certified_are_the_vectors_of_the_bundle(pictured: Path, tmp_path: Path) -> None:
