@@ -60,7 +60,7 @@ def multipart(body: bytes) -> tuple[bytes, dict[str, str]]:
 def caller(app: Any, path: str, query: str, body: bytes, headers: dict[str, str]) -> Callable[[], Awaitable[bytes]]:
     """Send one request to an ASGI application and return the answer's body."""
     raw = [(name.encode(), value.encode()) for name, value in headers.items()]
-    raw += [(b"host", b"test"), (b"content-length", str(len(body)).encode()), (b"accept", b"*/*")]
+    raw += [(b"host", b"localhost"), (b"content-length", str(len(body)).encode()), (b"accept", b"*/*")]
 
     async def call() -> bytes:
         scope = {

@@ -20,7 +20,7 @@ def connected(address: str) -> socket.socket:
 
 
 def head(*lines: str) -> bytes:
-    return "\r\n".join([lines[0], "Host: t", *lines[1:], "", ""]).encode()
+    return "\r\n".join([lines[0], "Host: localhost", *lines[1:], "", ""]).encode()
 
 
 def answers(connection: socket.socket) -> list[bytes]:

@@ -49,7 +49,7 @@ def rewrite(file: Path, text: str) -> None:
 
 
 def head(secret: str, length: int) -> bytes:
-    lines = ["POST /embed HTTP/1.1", "Host: t", "Content-Type: image/png", f"X-API-Key: {secret}"]
+    lines = ["POST /embed HTTP/1.1", "Host: localhost", "Content-Type: image/png", f"X-API-Key: {secret}"]
     return "\r\n".join([*lines, f"Content-Length: {length}", "", ""]).encode()
 
 
