@@ -90,7 +90,13 @@ def crowd(address: str, count: int) -> Iterator[list[Caller]]:
 
 
 def request(body: bytes, path: str = "/embed", *more: str) -> bytes:
-    lines = [f"POST {path} HTTP/1.1", "Host: localhost", "Content-Type: image/png", *more, f"Content-Length: {len(body)}"]
+    lines = [
+        f"POST {path} HTTP/1.1",
+        "Host: localhost",
+        "Content-Type: image/png",
+        *more,
+        f"Content-Length: {len(body)}",
+    ]
     return "\r\n".join([*lines, "", ""]).encode() + body
 
 
@@ -174,7 +180,15 @@ def varied(rng: random.Random, png: Png) -> bytes:
     body, path = rng.choice([png(1), png(2), b"junk" * rng.randrange(1, 9000)]), rng.choice(PATHS)
     if rng.random() < 0.75:
         return request(body, path, *more)
-    lines = [f"POST {path} HTTP/1.1", "Host: localhost", "Content-Type: image/png", *more, "Transfer-Encoding: chunked", "", ""]
+    lines = [
+        f"POST {path} HTTP/1.1",
+        "Host: localhost",
+        "Content-Type: image/png",
+        *more,
+        "Transfer-Encoding: chunked",
+        "",
+        "",
+    ]
     size = rng.randrange(1, len(body) + 1)
     chunks = [body[at : at + size] for at in range(0, len(body), size)]
     if len(chunks) > 50:

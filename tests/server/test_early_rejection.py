@@ -66,7 +66,13 @@ def connected(address: str) -> socket.socket:
 
 
 def head(path: str, length: int, *more: str) -> bytes:
-    lines = [f"POST {path} HTTP/1.1", "Host: localhost", f"Authorization: Bearer {SECRET}", f"Content-Length: {length}", *more]
+    lines = [
+        f"POST {path} HTTP/1.1",
+        "Host: localhost",
+        f"Authorization: Bearer {SECRET}",
+        f"Content-Length: {length}",
+        *more,
+    ]
     return "\r\n".join([*lines, "", ""]).encode()
 
 

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 import pytest
 
 Png = Callable[[int], bytes]
-HIDDEN = b"GET /metrics HTTP/1.1\r\nHost: t\r\nConnection: close\r\n\r\n"
+HIDDEN = b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
 LENGTH = f"Content-Length: {len(HIDDEN)}"
 
 
@@ -97,7 +97,7 @@ def test_the_wish_for_another_protocol_is_ignored_and_the_body_read(served: str,
 
 def test_connect_is_refused_by_name_and_the_connection_ends(served: str) -> None:
     with connected(served) as connection:
-        connection.sendall(b"CONNECT /embed HTTP/1.1\r\nHost: t\r\n\r\n" + HIDDEN)
+        connection.sendall(b"CONNECT /embed HTTP/1.1\r\nHost: localhost\r\n\r\n" + HIDDEN)
         (found,) = answers(connection)
     assert found.startswith(b"HTTP/1.1 405 ")
     assert b"not a proxy" in found

@@ -18,7 +18,7 @@ from nonneg_core.pixels.pricing.price import MAX_SECONDS
 from nonneg_runtime.bundle.bundle_folder import Bundle
 
 pytestmark = [pytest.mark.slow, pytest.mark.waits]
-HEAD = b"POST /embed HTTP/1.1\r\nHost: test\r\nContent-Type: image/png\r\nContent-Length: 1000\r\n\r\n"
+HEAD = b"POST /embed HTTP/1.1\r\nHost: localhost\r\nContent-Type: image/png\r\nContent-Length: 1000\r\n\r\n"
 
 SLOW = """
 import time
@@ -76,7 +76,7 @@ def test_who_takes_no_answers_holds_up_the_end_no_longer_than_the_grace_period(s
         with socket.socket() as deaf:
             deaf.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
             deaf.connect((parts.hostname, parts.port))
-            deaf.sendall(b"GET /openapi.json HTTP/1.1\r\nHost: t\r\n\r\n" * 200)  # some 30 MB of answers
+            deaf.sendall(b"GET /openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n" * 200)  # some 30 MB of answers
             until = time.monotonic() + 30
             while "\nnonneg_upload_bytes 0.0\n" in httpx.get(f"{address}/metrics").text:  # none waits for it yet
                 assert time.monotonic() < until
@@ -172,7 +172,7 @@ def test_a_process_with_a_stuck_thread_is_gone_within_two_seconds_whatever_its_c
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
             connection.connect((parts.hostname, parts.port))
         slow.sendall(HEAD + b"half")
-        deaf.sendall(b"GET /openapi.json HTTP/1.1\r\nHost: t\r\n\r\n" * 20)
+        deaf.sendall(b"GET /openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n" * 20)
         process.send_signal(signal.SIGUSR1)
         assert process.wait(60) == 1
     assert (

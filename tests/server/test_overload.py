@@ -113,7 +113,7 @@ def test_what_was_asked_by_clients_who_left_is_never_begun(
     start: Callable, bundle: Bundle, requests: int, images: int
 ) -> None:
     body, kind = slow(images)
-    head = f"POST /embed HTTP/1.1\r\nHost: t\r\nContent-Type: {kind}\r\nContent-Length: {len(body)}\r\n\r\n"
+    head = f"POST /embed HTTP/1.1\r\nHost: localhost\r\nContent-Type: {kind}\r\nContent-Length: {len(body)}\r\n\r\n"
     with start("--model", str(bundle.path), "--threads", "1", "--drain", "0") as (address, _):
         place = urlsplit(address)
 

@@ -20,7 +20,7 @@ from nonneg_runtime.bundle.bundle_folder import Bundle
 
 pytestmark = pytest.mark.slow
 Png = Callable[[int], bytes]
-HEAD = b"POST /embed HTTP/1.1\r\nHost: test\r\nContent-Type: image/png\r\n"
+HEAD = b"POST /embed HTTP/1.1\r\nHost: localhost\r\nContent-Type: image/png\r\n"
 
 
 def open_socket(address: str) -> socket.socket:
@@ -236,7 +236,7 @@ def test_connections_beyond_the_limit_are_refused_with_503(start: Callable, bund
     with start("--model", str(bundle.path), "--max-connections", "20", "--drain", "0") as (address, _):
         held = [open_socket(address) for _ in range(20)]
         for connection in held:  # each is in, before the next one comes
-            connection.sendall(b"GET /livez HTTP/1.1\r\nHost: t\r\n\r\n")
+            connection.sendall(b"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n")
             assert connection.recv(4096).startswith(b"HTTP/1.1 200 ")
         with open_socket(address) as one_more:
             answer = rest_of(one_more)

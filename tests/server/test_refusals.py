@@ -18,7 +18,7 @@ pytestmark = pytest.mark.slow
 Png = Callable[[int], bytes]
 Popen = subprocess.Popen[str]
 ID = re.compile("[0-9a-f]{32}")
-HEAD = b"POST %s HTTP/1.1\r\nHost: t\r\nContent-Type: image/png\r\nX-Request-ID: %s\r\n"
+HEAD = b"POST %s HTTP/1.1\r\nHost: localhost\r\nContent-Type: image/png\r\nX-Request-ID: %s\r\n"
 LOGGED = ("--access-log", "--log-format", "json", "--drain", "0")
 Answer = tuple[int, dict[str, str], dict]
 
@@ -84,7 +84,7 @@ BROKEN = {
     "a long address": (b"GET /" + b"a" * 70_000, 431, "head_too_large"),
     "many headers": (b"GET /livez HTTP/1.1\r\n" + b"a:1\r\n" * 300, 431, "head_too_large"),
     "nothing": (b"", 408, "request_timeout"),
-    "half a head": (b"GET /livez HTTP/1.1\r\nHost: t\r\n", 408, "request_timeout"),
+    "half a head": (b"GET /livez HTTP/1.1\r\nHost: localhost\r\n", 408, "request_timeout"),
 }
 
 
@@ -183,7 +183,7 @@ def test_who_finds_too_many_connections_open_has_an_id_and_a_line_each(start: Ca
     with start(*flags) as (address, process), ExitStack() as stack:
         held = [stack.enter_context(connected(address)) for _ in range(5)]
         for connection in held:  # each is in, before the next ones come
-            connection.sendall(b"GET /livez HTTP/1.1\r\nHost: t\r\n\r\n")
+            connection.sendall(b"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n")
             assert heard(connection) == 200
         turned_away = [stack.enter_context(connected(address)) for _ in range(crowd)]
         found = [last_of(connection) for connection in turned_away]

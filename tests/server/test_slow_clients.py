@@ -20,7 +20,7 @@ from nonneg_server.http.connection_limits import unread_bytes
 from nonneg_server.http.refusals import SPARE
 
 pytestmark = [pytest.mark.slow, pytest.mark.waits]
-HEAD = b"POST /embed HTTP/1.1\r\nHost: test\r\n"
+HEAD = b"POST /embed HTTP/1.1\r\nHost: localhost\r\n"
 PIECE = 20_000
 
 
@@ -86,7 +86,7 @@ def test_too_many_headers_are_refused_as_they_come(served: str) -> None:
 def test_an_address_that_is_too_long_is_refused_with_431(served: str) -> None:
     for length in (66_000, 70_000, 200_000):
         with connected(served) as connection:
-            connection.sendall(b"POST /embed?model=" + b"a" * length + b" HTTP/1.1\r\nHost: t\r\n\r\n")
+            connection.sendall(b"POST /embed?model=" + b"a" * length + b" HTTP/1.1\r\nHost: localhost\r\n\r\n")
             assert connection.recv(100).startswith(b"HTTP/1.1 431 ")
 
 
@@ -95,7 +95,7 @@ def test_a_body_that_was_refused_by_its_length_and_never_comes_gets_no_second_an
 ) -> None:
     flags = ("--model", str(bundle.path), "--read-timeout", "1", "--drain", "0", "--max-body", "2000")
     with start(*flags) as (address, _), connected(address) as connection:
-        connection.sendall(b"POST /embed HTTP/1.1\r\nHost: t\r\nContent-Length: 3000\r\n\r\n")
+        connection.sendall(b"POST /embed HTTP/1.1\r\nHost: localhost\r\nContent-Length: 3000\r\n\r\n")
         received = b""
         while piece := connection.recv(65536):
             received += piece
@@ -113,7 +113,7 @@ def large_answer() -> bytes:
     """A request of a MB or so whose answer has some twenty."""
     vectors = np.random.default_rng(0).random((8000, 48)).round(2).tolist()
     body = json.dumps({"vectors": vectors, "dimensions": [48, 47, 46, 45], "format": "dense"}).encode()
-    head = b"POST /shorten HTTP/1.1\r\nHost: t\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
+    head = b"POST /shorten HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
     return head % len(body) + body
 
 
@@ -184,7 +184,7 @@ def test_connections_that_come_and_go_under_tls_do_no_harm(start: Callable, bund
         until = time.monotonic() + 2.5  # two looks at all connections
         while time.monotonic() < until:
             with ssl._create_unverified_context().wrap_socket(connected(address)) as going:
-                going.sendall(b"GET /livez HTTP/1.1\r\nHost: t\r\n\r\n")
+                going.sendall(b"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n")
         assert httpx.get(f"{address}/livez", verify=False).status_code == 200
         process.terminate()
         assert process.wait(20) == 0
@@ -254,7 +254,7 @@ def test_who_makes_a_handshake_while_all_connections_are_taken_is_told_so(
     with start(*flags) as (address, _), ExitStack() as held:
         for _ in range(4):
             one = held.enter_context(ssl._create_unverified_context().wrap_socket(connected(address)))
-            one.sendall(b"GET /livez HTTP/1.1\r\nHost: t\r\n\r\n")
+            one.sendall(b"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n")
             assert one.recv(100).startswith(b"HTTP/1.1 200 ")
         answer = httpx.get(f"{address}/livez", verify=False)
         assert (answer.status_code, answer.json()["error"]["field"]) == (503, "max_connections")
@@ -283,7 +283,7 @@ def asked_with_the_handshake(context: ssl.SSLContext, connection: socket.socket)
         except ssl.SSLWantReadError:
             connection.sendall(sent.read())
             received.write(connection.recv(65536))
-    client.write(b"GET /livez HTTP/1.1\r\nHost: t\r\n\r\n")
+    client.write(b"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n")
     connection.sendall(sent.read())
     while True:
         try:
