@@ -122,6 +122,11 @@ class InferenceEngine:
             logger.exception("the canary of %s failed", self.name)
         canary.note(vector)
 
+    def _note_use(self, image: PhotoInput) -> None:
+        """Take note that the model was used, and not by its canary: models used longest ago are unloaded first."""
+        if self.canary is None or image is not self.canary.picture:
+            self.used = time.monotonic()
+
     @property
     def idle(self) -> bool:
         """Whether a thread has nothing to do."""
@@ -256,9 +261,8 @@ class InferenceEngine:
             return outcome
         if not outcome.wide:
             self.admission.served(outcome.decode_seconds + outcome.run_seconds)
-        self.used = time.monotonic()
         if outcome.of_text:
-            self.stats.texts += 1
+            self.stats.texts, self.used = self.stats.texts + 1, time.monotonic()
         else:
             self.stats.record(outcome)
         return outcome
@@ -290,6 +294,7 @@ class InferenceEngine:
         work = partial(self._preprocessor.timed, image, price)
         pixels, started, decoded = await self._on_a_thread(work, price, request)
         vector = await asyncio.wrap_future(self._batcher.submit(pixels))  # (D,)
+        self._note_use(image)
         return Encoded(vector, started - queued, decoded - started, time.perf_counter() - decoded)
 
     def _encode(self, image: PhotoInput, price: Price | None, queued: float) -> Encoded:
@@ -297,6 +302,7 @@ class InferenceEngine:
         alone = self.admission.images == 1
         wide = alone and self.sessions.wide
         vector = self.sessions.run(pixels[None], wide=wide)[0]  # (D,)
+        self._note_use(image)
         encoded = Encoded(vector, started - queued, decoded - started, time.perf_counter() - decoded, wide)
         if alone and not wide:
             self.sessions.open_all_cores()
