@@ -1,7 +1,5 @@
 """From a file's bytes to an upright, opaque sRGB image: the one decoder of training, serving and the clients."""
 
-from __future__ import annotations
-
 import io
 import warnings
 from collections import OrderedDict

@@ -1,7 +1,5 @@
 """What a colour profile is made of, read before LittleCMS computes what it says."""
 
-from __future__ import annotations
-
 import math
 import struct
 

@@ -1,7 +1,5 @@
 """What a collection holds: clusters, outliers, a diverse subset, and photos that fail a check of their pixels."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from nonneg_core.arrays import Floats, Places

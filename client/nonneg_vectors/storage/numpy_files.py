@@ -1,7 +1,5 @@
 """NumPy's own files: .npz as scipy lays out sparse matrices, exact and small; .npy dense, beside a JSON file."""
 
-from __future__ import annotations
-
 import json
 import zipfile
 import zlib

@@ -2,8 +2,6 @@
 costs one photo.
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """How often captions and images find each other in a bundle that embeds both, by length: a part of its manifest."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

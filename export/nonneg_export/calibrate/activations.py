@@ -7,8 +7,6 @@ Each job reads, decodes, views and encodes one photo on one thread, with as many
 session: the fastest way on CPUs. Rows are appended in the photos' order, so the result does not depend on threads.
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 from collections.abc import Callable

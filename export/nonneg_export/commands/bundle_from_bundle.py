@@ -1,7 +1,5 @@
 """`nonneg rank` and `nonneg quantize`: a bundle from a bundle, ranked by other photos or smaller."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """From a draft to a bundle on disk and a page on the screen: what `export`, `rank` and `wrap` have in common."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

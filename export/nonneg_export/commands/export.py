@@ -1,7 +1,5 @@
 """`nonneg export`: from a training run to a bundle."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """`nonneg wrap`: any image encoder becomes a bundle."""
 
-from __future__ import annotations
-
 import os
 from dataclasses import replace
 from pathlib import Path

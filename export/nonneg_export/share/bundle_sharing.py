@@ -1,7 +1,5 @@
 """Bundles on their way: to and from a folder or a Hugging Face repository, from a store; verified at both ends."""
 
-from __future__ import annotations
-
 import shutil
 import tempfile
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """A Triton model repository of a bundle: config.pbtxt, and the encoder as version 1 (or the next one)."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A model of open_clip with both of its towers, its weights from the hub as safetensors: `open_clip:NAME/TAG`."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

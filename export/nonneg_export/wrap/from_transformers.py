@@ -1,7 +1,5 @@
 """A model of the library transformers: weights from safetensors, both towers exported through torch."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """What is taken of a model of transformers: found by asking it once, stated, and the same in what is exported."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """A torch module that takes float images or tokens, made a tower and exported to ONNX; pixels are scaled inside."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib import import_module

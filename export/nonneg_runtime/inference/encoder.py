@@ -1,7 +1,5 @@
 """An encoder in this process: opened on a provider, and a bundle's with its preprocessing on threads."""
 
-from __future__ import annotations
-
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 

@@ -4,8 +4,6 @@ Left to itself OpenVINO takes as many threads as the host has cores, and bfloat1
 threads it is given and the precision that the bundle states, and says so when it cannot.
 """
 
-from __future__ import annotations
-
 import sys
 import threading
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The bytes at an http(s) address, in order; where the connection breaks off, it is taken up again."""
 
-from __future__ import annotations
-
 import io
 import time
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Features of a data set, a block of images at a time: a block depends on its number alone."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Generator
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ A folder per (weights, data, views): about.json says what of, features.npy holds
 how far it got. A run that was stopped goes on from there. View 0 is the evaluation view, the others are random.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

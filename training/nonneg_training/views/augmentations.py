@@ -1,7 +1,5 @@
 """Crop, flip, blur, colour jitter and grey of a whole batch, each image with its own chances and strengths."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

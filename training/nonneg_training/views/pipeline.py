@@ -4,8 +4,6 @@
 thread that learns: two threads that both want all cores get less done than one.
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor

@@ -4,8 +4,6 @@ A JPEG may show its picture in passes ("scans") that each visit every block of i
 hundred bytes of file for each. A progressive photo has about ten.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from itertools import islice

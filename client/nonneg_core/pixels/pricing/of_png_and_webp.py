@@ -1,7 +1,5 @@
 """The prices of a PNG and of a WebP's first frame, read from their chunks."""
 
-from __future__ import annotations
-
 import struct
 
 from nonneg_core.errors import ImageTooLarge
