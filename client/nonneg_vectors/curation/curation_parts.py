@@ -1,5 +1,7 @@
 """Curation in one call: the parts that are asked for, each as a section of findings."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
