@@ -4,6 +4,8 @@ A part is the sum of its terms' vectors, each of length one times its weight, an
 product with a stored vector of length one is a cosine. What is subtracted may leave weights below zero.
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
