@@ -21,8 +21,7 @@ import torch
 from provenance import provenance
 
 from nonneg_training.data import ImageFolder
-from nonneg_training.features.feature_blocks import FeatureRequest
-from nonneg_training.features.feature_cache import cached_features
+from nonneg_training.features.feature_cache import FeatureRequest, cached_features
 from nonneg_training.loop.run_health import nearest_share
 from nonneg_training.loop.training_checkpoint import load_encoder
 from nonneg_training.loop.training_run import train

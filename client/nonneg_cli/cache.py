@@ -1,7 +1,5 @@
 """`nonneg cache`: what earlier runs keep on this disk, and how to remove it."""
 
-from __future__ import annotations
-
 import click
 
 

@@ -1,7 +1,5 @@
 """`nonneg evaluate`: retrieval through a server or a bundle; with --structure, what dimensions are like."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import click

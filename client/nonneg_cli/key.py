@@ -1,7 +1,5 @@
 """`nonneg key`: make an API key, and the line by which a server knows it."""
 
-from __future__ import annotations
-
 import secrets
 
 import click

@@ -1,7 +1,5 @@
 """The `nonneg` command: a table of subcommands, loaded when they are used; names of data sets stand for folders."""
 
-from __future__ import annotations
-
 import gc
 import os
 import re

@@ -9,22 +9,11 @@ from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from nonneg_client.embedder import Model
 from nonneg_client.sources.image_sources import ImageSources, Item
+from nonneg_client.wire import transport
 from nonneg_client.wire.answer_limits import AsyncDeadline, Gathered
 from nonneg_client.wire.batch_exchange import Reply, Send, batched, exchange, load, next_step
 from nonneg_client.wire.client_settings import RateController, Tuning, settings
 from nonneg_client.wire.protocol import PATH, Options
-from nonneg_client.wire.transport import (
-    JSON,
-    ServerConnection,
-    dimension_parameters,
-    failure_of,
-    json_of,
-    list_dimensions,
-    model_path,
-    options_of,
-    query_of,
-    request_of,
-)
 from nonneg_client.wire.transport import QUERY_PATH as QUERY
 from nonneg_core.errors import NonnegError, ResponseInvalid
 from nonneg_core.process.long_runs import bounded_map
@@ -56,8 +45,8 @@ class AsyncClient:
 
         self.settings = settings(url, api_key, **tuning)
         self._errors = (httpx.HTTPError, httpx.InvalidURL, TimeoutError)
-        self._http = httpx.AsyncClient(**options_of(self.settings))
-        self._reach = ServerConnection(self.settings)
+        self._http = httpx.AsyncClient(**transport.options_of(self.settings))
+        self._reach = transport.ServerConnection(self.settings)
 
     async def embed(
         self,
@@ -113,23 +102,25 @@ class AsyncClient:
 
     async def model(self, name: str | None = None) -> Model:
         """Return the server's model of this name, without one its default model."""
-        return Model.of(await self._get(model_path(name)))
+        return Model.of(await self._get(transport.model_path(name)))
 
     async def query(self, expression: str, dimensions: int | None = None, *, model: str | None = None) -> Query:
         """Return what an expression stands for, as the server reads it; photos are read here and sent along."""
         read = parse(expression)
-        content = await asyncio.to_thread(request_of, read, dimensions, model)
+        content = await asyncio.to_thread(transport.request_of, read, dimensions, model)
         try:
-            return query_of(json_of(await self._answer("POST", QUERY, content=content, headers=JSON)), read)
+            return transport.query_of(
+                transport.json_of(await self._answer("POST", QUERY, content=content, headers=transport.JSON)), read
+            )
         except self._errors as error:
-            raise failure_of(error, self.settings) from error
+            raise transport.failure_of(error, self.settings) from error
 
     async def dimensions(
         self, model: str | None = None, *, sort: str = "dimension", named: bool = False, contains: str | None = None
     ) -> list[dict[str, Any]]:
         """Return a served model's dimensions, as GET /models/{model}/dimensions tells them, all pages together."""
         name = model or (await self.model()).name
-        pages = list_dimensions(name, dimension_parameters(sort, named, contains))
+        pages = transport.list_dimensions(name, transport.dimension_parameters(sort, named, contains))
         try:
             path = next(pages)
             while True:
@@ -181,9 +172,9 @@ class AsyncClient:
 
     async def _get(self, path: str) -> Any:
         try:
-            return json_of(await self._answer("GET", path))
+            return transport.json_of(await self._answer("GET", path))
         except self._errors as error:
-            raise failure_of(error, self.settings) from error
+            raise transport.failure_of(error, self.settings) from error
 
     async def _send(self, step: Send) -> Reply:
         try:

@@ -11,22 +11,11 @@ from typing import Any, TypeVar, Unpack
 
 from nonneg_client.embedder import Embedder, Model
 from nonneg_client.sources.image_sources import Item
+from nonneg_client.wire import transport
 from nonneg_client.wire.answer_limits import Gathered, ReadDeadline
 from nonneg_client.wire.batch_exchange import Reply, Send, batched, exchange, load, next_step
 from nonneg_client.wire.client_settings import RateController, Tuning, settings
 from nonneg_client.wire.protocol import PATH, Options
-from nonneg_client.wire.transport import (
-    JSON,
-    ServerConnection,
-    dimension_parameters,
-    failure_of,
-    json_of,
-    list_dimensions,
-    model_path,
-    options_of,
-    query_of,
-    request_of,
-)
 from nonneg_client.wire.transport import QUERY_PATH as QUERY
 from nonneg_core.errors import ConnectionFailed, NonnegError, ResponseInvalid
 from nonneg_core.process.long_runs import bounded_map
@@ -101,9 +90,9 @@ class Client(Embedder):
 
         self.settings = settings(url, api_key, **tuning)
         self._errors = (httpx.HTTPError, httpx.InvalidURL)
-        self._http = httpx.Client(**options_of(self.settings))
+        self._http = httpx.Client(**transport.options_of(self.settings))
         self._deadline = ReadDeadline(self.settings.timeout)
-        self._reach = ServerConnection(self.settings)
+        self._reach = transport.ServerConnection(self.settings)
 
     def stream(
         self, images: Iterable[Item], options: Options, *, downscale: int | None = None
@@ -131,18 +120,20 @@ class Client(Embedder):
 
     def model(self, name: str | None = None) -> Model:
         """Return the server's model of this name, without one its default model."""
-        return Model.of(self._get(model_path(name)))
+        return Model.of(self._get(transport.model_path(name)))
 
     def query(self, expression: str, dimensions: int | None = None, *, model: str | None = None) -> Query:
         """Return what an expression stands for, as the server reads it; photos are read here and sent along."""
         read = parse(expression)
-        return query_of(self._posted(QUERY, request_of(read, dimensions, model)), read)
+        return transport.query_of(self._posted(QUERY, transport.request_of(read, dimensions, model)), read)
 
     def dimensions(
         self, model: str | None = None, *, sort: str = "dimension", named: bool = False, contains: str | None = None
     ) -> list[dict[str, Any]]:
         """Return a served model's dimensions, as GET /models/{model}/dimensions tells them, all pages together."""
-        pages = list_dimensions(model or self.model().name, dimension_parameters(sort, named, contains))
+        pages = transport.list_dimensions(
+            model or self.model().name, transport.dimension_parameters(sort, named, contains)
+        )
         try:
             path = next(pages)
             while True:
@@ -188,15 +179,15 @@ class Client(Embedder):
 
     def _posted(self, path: str, content: bytes) -> Any:
         try:
-            return json_of(self._answer("POST", path, content=content, headers=JSON))
+            return transport.json_of(self._answer("POST", path, content=content, headers=transport.JSON))
         except self._errors as error:
-            raise failure_of(error, self.settings) from error
+            raise transport.failure_of(error, self.settings) from error
 
     def _get(self, path: str) -> Any:
         try:
-            return json_of(self._answer("GET", path))
+            return transport.json_of(self._answer("GET", path))
         except self._errors as error:
-            raise failure_of(error, self.settings) from error
+            raise transport.failure_of(error, self.settings) from error
 
     def _answer(self, method: str, path: str, **content: Any) -> Reply:
         """Ask, and return the answer: within the time, and no more bytes than the limit."""

@@ -1,7 +1,5 @@
 """Names of numpy's array types, so that a signature says what kind of numbers it takes."""
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import NDArray
 

@@ -37,8 +37,7 @@ from nonneg_runtime.words.names import NAMES, Names, read_names
 from nonneg_training.data import open_source
 from nonneg_training.data.image_folder import ImageFolder
 from nonneg_training.encoder.named_backbones import open_backbone
-from nonneg_training.features.feature_blocks import FeatureRequest
-from nonneg_training.features.feature_cache import CachedFeatures, cached_features
+from nonneg_training.features.feature_cache import CachedFeatures, FeatureRequest, cached_features
 from nonneg_training.loop.build_encoder import build_encoder
 from nonneg_training.loop.training_checkpoint import CHECKPOINT_FILE, read_checkpoint, run_settings
 from nonneg_training.loop.training_checkpoint import ENCODER as WEIGHTS

@@ -9,7 +9,7 @@ from google.protobuf import text_format
 
 from nonneg_core.errors import ConfigInvalid
 from nonneg_core.pixels.view import View
-from nonneg_export.share.triton_repository import config, write_repository
+from nonneg_export.share.bundle_sharing import config, write_repository
 from nonneg_runtime.bundle.bundle_folder import Bundle, open_bundle
 
 

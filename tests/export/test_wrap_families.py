@@ -16,8 +16,8 @@ import nonneg_training.encoder.torchvision_schemas  # noqa: F401 - before torchv
 from nonneg_core.errors import ConfigInvalid, DataInvalid
 from nonneg_core.shortening import unit
 from nonneg_export.share.hub_repository import address
-from nonneg_export.wrap.image_answer import choose
 from nonneg_export.wrap.open_tower import open_tower
+from nonneg_export.wrap.torch_tower import choose
 from nonneg_export.wrap.tower import Tower, TowerOverrides, pooling
 from nonneg_runtime.inference.onnx_session import Session
 

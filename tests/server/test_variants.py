@@ -17,7 +17,7 @@ from nonneg_client import Client
 from nonneg_core.errors import FingerprintMismatch
 from nonneg_core.terminal.installing import extra_hint
 from nonneg_runtime.bundle.bundle_folder import Bundle, open_bundle
-from nonneg_runtime.inference.openvino_session import openvino_package
+from nonneg_runtime.inference.encoder import openvino_package
 from nonneg_vectors.storage.embeddings import Embeddings
 
 StartServer = Callable[..., str]

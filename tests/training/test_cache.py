@@ -12,8 +12,7 @@ from nonneg_core.pixels.view import View
 from nonneg_training.data import open_data
 from nonneg_training.encoder.encoder_module import EncoderModule
 from nonneg_training.encoder.named_backbones import open_backbone
-from nonneg_training.features.feature_blocks import FeatureRequest
-from nonneg_training.features.feature_cache import cached_features
+from nonneg_training.features.feature_cache import FeatureRequest, cached_features
 from nonneg_training.setup.run_settings import Views
 
 

@@ -1,7 +1,5 @@
 """The losses, and nested lengths for all of them: pure functions of tensors, each beside its equation."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 

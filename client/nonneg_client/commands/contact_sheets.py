@@ -1,7 +1,5 @@
 """Contact sheets: one HTML file with thumbnails, of hits or of findings; photos are marked, and lists saved."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import html

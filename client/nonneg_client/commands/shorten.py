@@ -1,7 +1,5 @@
 """`nonneg shorten`: a file of vectors -> a file of shorter ones, without embedding anything again."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import click

@@ -1,7 +1,5 @@
 """Engines by name and address, and many vectors put into one: in batches, gone on with after an interruption."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

@@ -8,8 +8,6 @@ Searches read the whole table: exact, and some 100 ms for 100,000 vectors. An HN
 (`USING hnsw (vector sparsevec_ip_ops)`, at most 1,000 non-zeros a vector); searches are then approximate.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import struct

@@ -6,8 +6,6 @@
 Whose vectors a collection holds stands in a point of its own, which no search finds since it has no vector.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any

@@ -5,8 +5,6 @@ so that a later run, an evaluation or a search finds the same images again. What
 absolute path as its id; a URL is its own.
 """
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

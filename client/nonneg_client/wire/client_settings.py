@@ -1,7 +1,5 @@
 """Where the server is and how to talk to it, from arguments and environment; how fast to ask and when to ask again."""
 
-from __future__ import annotations
-
 import os
 import random
 from dataclasses import dataclass, field

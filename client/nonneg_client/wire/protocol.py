@@ -1,7 +1,5 @@
 """The wire: how images become a request and how an answer becomes vectors or a typed error. No input or output here."""
 
-from __future__ import annotations
-
 import json
 import secrets
 from collections.abc import Mapping, Sequence

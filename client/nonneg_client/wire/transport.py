@@ -15,13 +15,7 @@ from nonneg_client.wire.answer_limits import MAX_DIMENSIONS, dimensions_of, read
 from nonneg_client.wire.batch_exchange import Reply, Send
 from nonneg_client.wire.client_settings import RetryPolicy
 from nonneg_client.wire.protocol import error_of
-from nonneg_core.errors import (
-    ConfigInvalid,
-    ConnectionFailed,
-    DataInvalid,
-    DeadlineExceeded,
-    NonnegError,
-)
+from nonneg_core.errors import ConfigInvalid, ConnectionFailed, DataInvalid, DeadlineExceeded, NonnegError
 from nonneg_vectors.expressions.expression import Expression, Photo
 from nonneg_vectors.expressions.weightings import Resolved, SparseRow, Unlike
 from nonneg_vectors.search.query_and_hits import Query

@@ -4,8 +4,6 @@ What is not whole yet has a name of its own beside the final one, and is locked 
 killed process left is removed by the next one that writes the same.
 """
 
-from __future__ import annotations
-
 import errno
 import glob
 import os

@@ -1,7 +1,5 @@
 """Where images lie: folders, globs, names and tar files become files, and files have ids within a root."""
 
-from __future__ import annotations
-
 import glob
 import os
 import stat

@@ -1,7 +1,5 @@
 """One process at a time writes a file or a folder: a lock beside it, released by the system when a process dies."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress

@@ -4,8 +4,6 @@ The form is a few lines, so that it needs no package: u64 length, JSON header, d
 so that a file of the same names, types and shapes has its arrays at the same places, whatever its metadata say.
 """
 
-from __future__ import annotations
-
 import json
 import struct
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """The user's cache: where work is kept that can be done again, which of it goes first, and a lock for one process."""
 
-from __future__ import annotations
-
 import os
 import shutil
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """The process that `DecoderProcess` starts and watches: files in, pixels out."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

@@ -1,7 +1,5 @@
 """What an image's bytes are and what decoding them will take: one look at the header, before anything is decoded."""
 
-from __future__ import annotations
-
 import struct
 from functools import cache
 from importlib import import_module

@@ -4,8 +4,6 @@ All is measured on the photo in grey, shrunk until its longer side is at most 25
 sharp its file could be. The thumbnail of 24 x 24 pixels is what copies of one photo are recognised by.
 """
 
-from __future__ import annotations
-
 import base64
 import binascii
 from collections.abc import Iterator

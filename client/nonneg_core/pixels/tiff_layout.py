@@ -1,7 +1,5 @@
 """TIFFs whose numbers have no defined white, or that would be read wrongly: refused by name."""
 
-from __future__ import annotations
-
 import io
 import struct
 from typing import Any

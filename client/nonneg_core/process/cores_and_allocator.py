@@ -1,7 +1,5 @@
 """How many cores this process may really use, and the settings of the C allocator."""
 
-from __future__ import annotations
-
 import ctypes
 import gc
 import math

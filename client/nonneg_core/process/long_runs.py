@@ -1,7 +1,5 @@
 """Long runs: Ctrl-C and SIGTERM between two steps, and work a bounded number of jobs ahead of the reader."""
 
-from __future__ import annotations
-
 import signal
 import threading
 from collections import deque

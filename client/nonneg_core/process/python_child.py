@@ -1,7 +1,5 @@
 """How a Python process of ours is started: nothing in the current folder, where others' photos may lie, is code."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """A Ray cluster: joined, or started on this machine's cores without its known, useless lines, and left again."""
 
-from __future__ import annotations
-
 import os
 import sys
 import tempfile

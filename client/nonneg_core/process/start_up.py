@@ -4,8 +4,6 @@ What is opened first would become descriptor 0, 1 or 2: a socket, or a file of v
 their messages.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Callable, Mapping

@@ -4,8 +4,6 @@ No command names `nonneg` alone: an index need not hold it, and a name that is n
 take. From a clone an extra is asked of the clone, with its constraints.txt; elsewhere its missing packages are named.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """Progress: a bar on a terminal, a line a minute elsewhere, a function of the caller's, or silence."""
 
-from __future__ import annotations
-
 import sys
 import time
 from collections.abc import Callable, Mapping

@@ -4,8 +4,6 @@ Centres are found on a sample, then every photo goes to the centre with the larg
 cluster what others lack: the difference of its shares of photos, weighted by its rarity, log(1 / share).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 

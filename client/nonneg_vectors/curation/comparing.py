@@ -4,8 +4,6 @@ Each block is put away in the user's cache, under a name made of the vectors, th
 with the same ones reads it. The last few comparisons are kept.
 """
 
-from __future__ import annotations
-
 import hashlib
 import zipfile
 from collections.abc import Sequence

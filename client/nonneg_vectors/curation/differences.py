@@ -7,8 +7,6 @@ Benjamini and Hochberg's step-up over all dimensions keeps the expected part of 
 at `discoveries` (for independent or positively dependent tests).
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 

@@ -7,8 +7,6 @@ Ridge regression from unit vectors to one-hot labels, with intercept. Without ph
 which costs one inverse for all photos (the hat matrix; leaving out one photo, solved exactly).
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass

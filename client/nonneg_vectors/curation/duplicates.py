@@ -4,8 +4,6 @@ The best photo that is in no group yet takes all that are paired with it and in 
 first). A photo that is only linked through others starts a group of its own or stays alone.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -16,18 +16,7 @@ import numpy as np
 
 from nonneg_core.arrays import Flags, Floats, Places
 from nonneg_core.pixels.pixel_checks import Thumbnails, coarse, likeness, mirrored
-from nonneg_vectors.curation.row_blocks import (
-    EXACT,
-    KEPT,
-    ScoredPlaces,
-    SparseRows,
-    TopKAccumulator,
-    against,
-    bounding,
-    count,
-    dense,
-    ranked,
-)
+from nonneg_vectors.curation import row_blocks
 
 AT_ONCE = 65_536  # pairs whose coarse thumbnails are compared one by one
 MARGIN = 1e-4  # what rounding may take off a bound
@@ -103,8 +92,8 @@ class Tiling:
     rows: int = 2048
     columns: int = 4096
     few: float = 0.005
-    exact: int = EXACT
-    share: float = KEPT
+    exact: int = row_blocks.EXACT
+    share: float = row_blocks.KEPT
 
 
 class Scan:
@@ -112,12 +101,12 @@ class Scan:
 
     def __init__(
         self,
-        rows: SparseRows,
+        rows: row_blocks.SparseRows,
         limits: PairLimits,
         *,
         k: int = 10,
         thumbnails: Thumbnails | None = None,
-        others: SparseRows | None = None,
+        others: row_blocks.SparseRows | None = None,
         other_thumbnails: Thumbnails | None = None,
         tiling: Tiling = Tiling(),
     ) -> None:
@@ -125,10 +114,10 @@ class Scan:
         self.limits, self.k = limits, k
         self._alone = others is None
         self.tiling = tiling
-        self._bounds = bounding(rows, others, exact=tiling.exact, share=tiling.share)
+        self._bounds = row_blocks.bounding(rows, others, exact=tiling.exact, share=tiling.share)
         self._exact = self._bounds is None
         self._once = self._alone and self._exact  # each product is computed once, for both of its rows
-        self._best = TopKAccumulator(count(rows), k if self._exact else CANDIDATES * k)
+        self._best = row_blocks.TopKAccumulator(row_blocks.count(rows), k if self._exact else CANDIDATES * k)
         self._thumbnails = thumbnails
         self._other_thumbnails = thumbnails if others is None else other_thumbnails
         if self._thumbnails is not None and self._other_thumbnails is not None:
@@ -143,9 +132,9 @@ class Scan:
 
     def block(self, start: int) -> Block:
         """Find the pairs and neighbours of the rows from `start` on."""
-        block = dense(self.rows, start, start + self.tiling.rows)
+        block = row_blocks.dense(self.rows, start, start + self.tiling.rows)
         stop, similar, first = start + len(block), [], start if self._once else 0
-        for left in range(first, max(first + 1, count(self.others)), self.tiling.columns):
+        for left in range(first, max(first + 1, row_blocks.count(self.others)), self.tiling.columns):
             tile = self._tile(block, start, left)
             if not self._alone or left + tile.shape[1] >= start:  # else its pairs were found from the other side
                 similar.append(self._candidates(tile, start, left))
@@ -156,12 +145,12 @@ class Scan:
                 later = max(0, stop - left)
                 self._best.add_columns(tile[:, later:], start, left + later)
         nearest = self._later(start, stop) if self._once else self._nearest(block, start)
-        return Block(start, count(self.rows), self.k, self._pairs(block, start, similar), *nearest)
+        return Block(start, row_blocks.count(self.rows), self.k, self._pairs(block, start, similar), *nearest)
 
     def _tile(self, block: Floats, start: int, left: int) -> Floats:
         """Return the inner products of a block with the others from `left` on, or bounds above them."""
         if self._bounds is None:
-            return block @ dense(self.others, left, left + self.tiling.columns).T
+            return block @ row_blocks.dense(self.others, left, left + self.tiling.columns).T
         return self._bounds[0][start : start + len(block)] @ self._bounds[1][left : left + self.tiling.columns].T
 
     def _candidates(self, tile: Floats, start: int, left: int) -> tuple[Places, Places, Floats]:
@@ -205,7 +194,7 @@ class Scan:
         unsure = np.full(len(one), not self._exact)  # a bound, or so near a limit that rounding would decide
         for limit in limits:
             unsure |= np.abs(cosine - limit) <= MARGIN
-        cosine[unsure] = against(block, one[unsure], self.others, other[unsure])
+        cosine[unsure] = row_blocks.against(block, one[unsure], self.others, other[unsure])
         alike = np.full(len(one), -1, np.float32)
         if self._thumbnails is not None and self._other_thumbnails is not None:
             look = np.flatnonzero(cosine >= self.limits.least)
@@ -214,18 +203,18 @@ class Scan:
         pairs = Pairs(one + start, other, cosine, alike)
         return pairs.where((cosine >= self.limits.similar) | copies(pairs, self.limits))
 
-    def _later(self, start: int, stop: int) -> ScoredPlaces:
+    def _later(self, start: int, stop: int) -> row_blocks.ScoredPlaces:
         """Return neighbours found by a block's products: of its rows among these and later ones, and of those."""
         rows, columns, cosines = self._best.entries(start)
         here = np.where(rows < stop, columns >= start, (columns >= start) & (columns < stop))
         return rows[here], columns[here], cosines[here]
 
-    def _nearest(self, block: Floats, start: int) -> ScoredPlaces:
+    def _nearest(self, block: Floats, start: int) -> row_blocks.ScoredPlaces:
         """Return the neighbours of the block's rows among all others."""
         rows, columns, cosine = self._best.entries(start, start + len(block))
         if not self._exact:
-            cosine = against(block, rows - start, self.others, columns)
-        rows, columns, cosine, rank = ranked(rows, columns, cosine)
+            cosine = row_blocks.against(block, rows - start, self.others, columns)
+        rows, columns, cosine, rank = row_blocks.ranked(rows, columns, cosine)
         leading = rank < self.k
         return rows[leading], columns[leading], cosine[leading]
 
@@ -238,7 +227,7 @@ def copies(pairs: Pairs, limits: PairLimits) -> Flags:
 
 def scanned(scan: Scan) -> Iterator[Block]:
     """Yield all blocks, in order."""
-    return (scan.block(start) for start in starts(count(scan.rows), scan.tiling.rows))
+    return (scan.block(start) for start in starts(row_blocks.count(scan.rows), scan.tiling.rows))
 
 
 def starts(rows: int, step: int) -> range:
@@ -249,7 +238,7 @@ def starts(rows: int, step: int) -> range:
 def joined(blocks: list[Block]) -> tuple[Pairs, Places, Floats]:
     """Join blocks to the pairs, neighbours and cosines of all rows; -1 and 0 where there are no more neighbours."""
     fields = [np.concatenate([getattr(b.pairs, name) for b in blocks]) for name in Pairs.__dataclass_fields__]
-    best = TopKAccumulator(blocks[0].size, blocks[0].k)
+    best = row_blocks.TopKAccumulator(blocks[0].size, blocks[0].k)
     for block in blocks:
         best.take(block.rows, block.columns, block.cosines)
     there = best.columns >= 0

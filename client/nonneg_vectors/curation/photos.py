@@ -1,7 +1,5 @@
 """What is known of the photos themselves: from the index where it holds it, else read from the files."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor

@@ -1,7 +1,5 @@
 """Sparse rows in dense blocks: the best few columns of each, and shorter rows whose products bound the full ones."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, Protocol
 

@@ -4,8 +4,6 @@ A query counts as answered at depth k where one of its partners is among its k n
 and has the same score stands before the partners, so that equal vectors find nothing.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Labelled images for evaluation: which files there are, what each one shows, and which of them ask."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Linear probes: how well a ridge regression on the vectors, or the k best dimensions of a class, name the labels."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

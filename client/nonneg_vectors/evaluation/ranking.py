@@ -4,8 +4,6 @@ The order is by cosine, falling; among equals the lower gallery index comes firs
 that two non-negative vectors share no dimension: such an item may fill a place in the list but is never found.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any

@@ -3,8 +3,6 @@
 Brackets, signs and weights are worked out by the parser, so that nothing behind it needs a tree.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field

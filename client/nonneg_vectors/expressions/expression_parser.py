@@ -11,8 +11,6 @@ A name without quotes ends at a space or a bracket; `""` within quotes is one qu
 stand only where `&` may, since a sum of two "both" has no meaning as one weighting of dimensions.
 """
 
-from __future__ import annotations
-
 import re
 from functools import lru_cache
 from typing import NamedTuple

@@ -4,8 +4,6 @@ Columns hold the rows in which a dimension is active, so that a query costs what
 also has its place in its row by size, so that `top_k` of any prefix is a comparison; nothing is ever made dense.
 """
 
-from __future__ import annotations
-
 from collections import OrderedDict
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass

@@ -12,6 +12,30 @@ from nonneg_core.errors import ConfigInvalid, DataInvalid
 from nonneg_vectors.search.vector_engine import Payload, Where, split_condition
 from nonneg_vectors.storage.embeddings import Embeddings
 
+__all__ = [
+    "Sparse",
+    "active",
+    "binary",
+    "elasticsearch",
+    "elasticsearch_points",
+    "elasticsearch_without",
+    "milvus",
+    "milvus_points",
+    "milvus_without",
+    "opensearch",
+    "pgvector",
+    "pgvector_binary",
+    "pgvector_points",
+    "pgvector_without",
+    "pinecone",
+    "pinecone_points",
+    "pinecone_without",
+    "qdrant",
+    "qdrant_points",
+    "qdrant_without",
+    "torch_csr",
+]
+
 Payloads: TypeAlias = Sequence[Mapping[str, Any]]
 
 

@@ -5,8 +5,6 @@ photos.index/shard/               Qdrant's own files
 photos.index/index.json.making    while it is made, locked by its maker: unlocked, the shard is what a killed run left
 """
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

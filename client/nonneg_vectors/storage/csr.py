@@ -1,7 +1,5 @@
 """Compressed rows: the arithmetic of `indptr`, `indices` and `values`, and rows as texts of words."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple

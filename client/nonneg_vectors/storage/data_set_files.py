@@ -9,8 +9,6 @@ NAME is made of the ids of a group; what the manifest does not name is removed. 
 all.
 """
 
-from __future__ import annotations
-
 import io
 import json
 import os

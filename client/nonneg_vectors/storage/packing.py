@@ -1,7 +1,5 @@
 """Vectors as bytes: float32, float16, int8 or a bit a number; or sparse, in as few bytes as indices and values need."""
 
-from __future__ import annotations
-
 import math
 from typing import Any, Literal, NamedTuple
 

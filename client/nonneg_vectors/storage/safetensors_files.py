@@ -3,8 +3,6 @@
 The arrays are `indptr` (I64), `indices` (I32) and `values` (F32), and `ids` (U8, UTF-8 with a zero byte after each).
 """
 
-from __future__ import annotations
-
 from itertools import pairwise
 from pathlib import Path
 from typing import Any

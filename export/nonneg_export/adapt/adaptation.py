@@ -1,7 +1,5 @@
 """Adaptation from end to end: features, labels, parts, head, judgement; nothing is written before it is judged."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path

@@ -1,7 +1,5 @@
 """From an adapted head to a bundle: the source's encoders, the new head beside them, and what was measured."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ The head's weights lie in a file beside the graph, so a head that lets the featu
 bundle without such a file the embedding is what a head is put behind.
 """
 
-from __future__ import annotations
-
 import hashlib
 import shutil
 from dataclasses import dataclass, field, replace

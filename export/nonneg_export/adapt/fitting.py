@@ -3,8 +3,6 @@
 Which part a photo is in depends on the content of its file, so that it stays there under any name and in any folder.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 

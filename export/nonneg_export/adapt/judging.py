@@ -4,8 +4,6 @@ With labels: retrieval, query by query. Without: whether a photo is found by a r
 tells photos apart, and nothing of whether what it calls alike is alike to people.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from typing import Any
 

@@ -2,8 +2,6 @@
 costs one photo.
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 from collections.abc import Iterator
@@ -21,21 +19,8 @@ from nonneg_core.files.user_cache import LOCK, cache_folder, evict, locked
 from nonneg_core.pixels.pixel_checks import GRID
 from nonneg_core.pixels.view import Pixels, has_simd
 from nonneg_export.adapt.backbone import FeatureBackbone, SourceBundle
+from nonneg_export.calibrate import photo_records
 from nonneg_export.calibrate.photo_folder import Photos
-from nonneg_export.calibrate.photo_records import (
-    CHUNK,
-    FORMAT,
-    Broken,
-    RecordKeys,
-    Records,
-    Tick,
-    complete,
-    filled,
-    photo_keys,
-    readable,
-    reason_of,
-    record_form,
-)
 from nonneg_runtime.bundle.bundle_folder import storing
 from nonneg_runtime.seeing.preprocess import Preprocessor
 
@@ -47,12 +32,12 @@ STALE = 0.5  # share of records of photos that are gone or changed, above which 
 class Features:
     """What is known of every photo that could be read; the rows are read from the file as they are used."""
 
-    records: Records
+    records: photo_records.Records
     photos: Photos
     places: Numbers  # the photos that could be read, as indices into the paths
     rows: Numbers  # their records
     seals: NDArray[Any]  # the sha256 of their files, as 32 bytes
-    broken: Broken
+    broken: photo_records.Broken
 
     def __len__(self) -> int:
         return len(self.places)
@@ -63,7 +48,7 @@ class Features:
 
     def pieces(self, chosen: Numbers) -> Iterator[Rows]:
         """Return the same in pieces that fit in memory."""
-        return (self.roots(chosen[i : i + CHUNK]) for i in range(0, len(chosen), CHUNK))
+        return (self.roots(chosen[i : i + photo_records.CHUNK]) for i in range(0, len(chosen), photo_records.CHUNK))
 
     def thumbnails(self, chosen: Numbers) -> NDArray[np.uint8]:
         """Return grey pictures of GRID x GRID pixels, (chosen, GRID * GRID)."""
@@ -79,13 +64,13 @@ class Features:
 
 
 def compute_features(
-    source: SourceBundle, backbone: FeatureBackbone, photos: Photos, *, tick: Tick | None = None
+    source: SourceBundle, backbone: FeatureBackbone, photos: Photos, *, tick: photo_records.Tick | None = None
 ) -> Features:
     """Run every photo through the source's backbone, or read what an earlier run put away."""
-    folder, form = cache_folder("adapt") / _name(source, photos), record_form(source.features)
+    folder, form = cache_folder("adapt") / _name(source, photos), photo_records.record_form(source.features)
     with storing(folder):
         folder.mkdir(parents=True, exist_ok=True)
-        keys, records = photo_keys(photos), Records(folder / "records", form)
+        keys, records = photo_records.photo_keys(photos), photo_records.Records(folder / "records", form)
         lost: dict[int, str] = {}
         if (records.stored().rows(keys) < 0).any():
             records, lost = _completed(
@@ -93,7 +78,7 @@ def compute_features(
             )
         folder.touch()
         evict(folder.parent)
-        readings = readable(records, photos, keys, lost)
+        readings = photo_records.readable(records, photos, keys, lost)
         return Features(records, photos, readings.places, readings.rows, readings.seals, readings.broken)
 
 
@@ -127,32 +112,36 @@ class FeatureExtractor:
             data = read_file(path)
             pixels = self.viewer.pixels(data)
         except (NonnegError, OSError) as error:
-            return reason_of(error)
+            return photo_records.reason_of(error)
         roots = self.backbone.roots(pixels[None])
         digest = hashlib.sha256(data).digest()
-        return filled(self.form, key, digest, thumbnail=thumbnail(pixels), roots=roots)
+        return photo_records.filled(self.form, key, digest, thumbnail=thumbnail(pixels), roots=roots)
 
 
 def _completed(
-    seer: FeatureExtractor, photos: Photos, keys: RecordKeys, folder: Path, tick: Tick | None
-) -> tuple[Records, dict[int, str]]:
+    seer: FeatureExtractor,
+    photos: Photos,
+    keys: photo_records.RecordKeys,
+    folder: Path,
+    tick: photo_records.Tick | None,
+) -> tuple[photo_records.Records, dict[int, str]]:
     """Return the records with those of all photos, and why some photos have none; one process at a time."""
     with locked(folder / LOCK, wait=False) as mine:
         if not mine:
             raise StorageFailed(
                 f"another nonneg adapt is embedding {photos.folder}", fix="wait for it, or stop it, then go on"
             )
-        records = Records(folder / "records", seer.form)
+        records = photo_records.Records(folder / "records", seer.form)
         index = records.stored()
         records.cut(len(index))
         rows = index.rows(keys)
         if len(index) and (rows >= 0).sum() < (1 - STALE) * len(index):
             records = records.only(np.sort(rows[rows >= 0]))
-        return records, complete(records, photos, keys, np.flatnonzero(rows < 0), seer.record, tick)
+        return records, photo_records.complete(records, photos, keys, np.flatnonzero(rows < 0), seer.record, tick)
 
 
 def _name(source: SourceBundle, photos: Photos) -> str:
     """Name the photos' folder, and what computes features of them."""
-    state = hashlib.sha256(f"{FORMAT} {source.digest} {has_simd()}\n".encode())
+    state = hashlib.sha256(f"{photo_records.FORMAT} {source.digest} {has_simd()}\n".encode())
     state.update(os.fsencode(photos.folder.resolve()))
     return state.hexdigest()[:32]

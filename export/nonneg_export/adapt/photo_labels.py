@@ -1,7 +1,5 @@
 """Labels of photos: the folders they lie in, or a CSV file."""
 
-from __future__ import annotations
-
 import os
 from array import array
 from collections.abc import Iterable, Iterator

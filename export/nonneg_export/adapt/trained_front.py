@@ -3,8 +3,6 @@
 Batch and steps follow the number of photos; of very many a sample is learnt from.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

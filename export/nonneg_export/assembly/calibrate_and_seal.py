@@ -1,7 +1,5 @@
 """From an encoder as ONNX to a bundle: calibrate, rank, verify, describe, seal."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial

@@ -1,7 +1,5 @@
 """What comes behind an encoder's features, so that its output is non-negative: the same as a graph and in numpy."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A bundle from a bundle, its encoder in int8 or half precision, compared before it is written."""
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import shutil

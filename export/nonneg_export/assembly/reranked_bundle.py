@@ -1,7 +1,5 @@
 """An existing bundle, ranked by other photos: the graph is edited, nothing is trained."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A training run as a draft of a bundle: its encoder, its projector as layers, its text tower."""
 
-from __future__ import annotations
-
 import shutil
 import tempfile
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """A text tower beside an image tower: the same head behind it, or columns of its own in the image tower's order."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -23,15 +21,8 @@ from nonneg_runtime.bundle.bundle_folder import SHIPPED, Bundle
 from nonneg_runtime.bundle.evidence import Check, Golden
 from nonneg_runtime.bundle.head_file import HEAD, read_head, write_head
 from nonneg_runtime.bundle.manifest import SentenceRecord, TextRecord
+from nonneg_runtime.inference import text_tower
 from nonneg_runtime.inference.onnx_session import Session
-from nonneg_runtime.inference.text_tower import (
-    GOLDEN,
-    HEAD_OF_SENTENCES,
-    MAP,
-    TOKENS,
-    Tokenizer,
-    Tokens,
-)
 from nonneg_runtime.words.names import NAMES, read_names
 from nonneg_training.onnx_backbone.onnx_graph import load_graph
 
@@ -50,12 +41,12 @@ class TextEncoder:
     tokenizer: str  # the content of its file
     length: int
     pad: int
-    reference: Callable[[Tokens], Rows] | None = None
+    reference: Callable[[text_tower.Tokens], Rows] | None = None
     checks: tuple[Check, ...] = ()  # that held already
 
-    def reader(self) -> Tokenizer:
+    def reader(self) -> text_tower.Tokenizer:
         """Return what turns texts into tokens."""
-        return Tokenizer(self.tokenizer, self.length, self.pad)
+        return text_tower.Tokenizer(self.tokenizer, self.length, self.pad)
 
 
 def beside(text: TextEncoder, images: Rows, place: Path) -> TextRecord:
@@ -66,7 +57,7 @@ def beside(text: TextEncoder, images: Rows, place: Path) -> TextRecord:
     """
     rows = text.reader().rows(samples(), truncate=True)
     save(text.model, place / TEXT_FEATURES)
-    session = Session(place / TEXT_FEATURES, threads=available_cores(), takes=TOKENS)
+    session = Session(place / TEXT_FEATURES, threads=available_cores(), takes=text_tower.TOKENS)
     features = np.concatenate([session.run(rows[i : i + FEW]) for i in range(0, len(rows), FEW)])
     _check_apart(features)
     few = rows[:FEW]
@@ -105,9 +96,9 @@ def _check_apart(features: Rows) -> None:
         )
 
 
-def described(place: Path, reader: Tokenizer, checks: tuple[Check, ...]) -> TextRecord:
+def described(place: Path, reader: text_tower.Tokenizer, checks: tuple[Check, ...]) -> TextRecord:
     """Return what a manifest says of the text tower whose files lie in `place`."""
-    z = Session(place / TEXT, takes=TOKENS).run(reader.rows([GOLDEN], truncate=True))[0]
+    z = Session(place / TEXT, takes=text_tower.TOKENS).run(reader.rows([text_tower.GOLDEN], truncate=True))[0]
     active = np.flatnonzero(z > 0)
     return TextRecord(
         file=TEXT,
@@ -138,7 +129,7 @@ def in_order(text: TextEncoder, order: Numbers, place: Path) -> TextRecord:
 
 def _verified(text: TextEncoder, order: Numbers, place: Path) -> tuple[Check, ...]:
     rows = text.reader().rows(samples()[:FEW], truncate=True)
-    session = Session(place / TEXT, takes=TOKENS)
+    session = Session(place / TEXT, takes=text_tower.TOKENS)
     alone = np.concatenate([session.run(row[None]) for row in rows])
     checks = [texts_ignore_each_other(alone, session.run(rows))]
     if text.reference is not None:
@@ -162,11 +153,11 @@ def carried_sentences(bundle: Bundle, work: Path, order: Sequence[int] | None = 
     record = bundle.manifest.sentences
     if record is None:
         return None
-    shutil.copyfile(bundle.path / record.file, work / MAP)
+    shutil.copyfile(bundle.path / record.file, work / text_tower.MAP)
     head = read_head(bundle.path / record.head)
     chosen = slice(None) if order is None else list(order)
     write_head(
         replace(head, weight=head.weight[:, chosen], bias=head.bias[chosen]),
-        work / HEAD_OF_SENTENCES,
+        work / text_tower.HEAD_OF_SENTENCES,
     )
-    return record.model_copy(update={"file": MAP, "head": HEAD_OF_SENTENCES})
+    return record.model_copy(update={"file": text_tower.MAP, "head": text_tower.HEAD_OF_SENTENCES})

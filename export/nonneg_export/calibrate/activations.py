@@ -7,8 +7,6 @@ Each job reads, decodes, views and encodes one photo on one thread, with as many
 session: the fastest way on CPUs. Rows are appended in the photos' order, so the result does not depend on threads.
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 from collections.abc import Callable
@@ -23,17 +21,8 @@ from nonneg_core.arrays import Floats, Rows
 from nonneg_core.errors import CheckFailed, NonnegError
 from nonneg_core.pixels.view import Pixels, View, has_simd
 from nonneg_core.process.cores_and_allocator import available_cores
+from nonneg_export.calibrate import photo_records
 from nonneg_export.calibrate.photo_folder import Photos, digest_of, load_pixels
-from nonneg_export.calibrate.photo_records import (
-    Records,
-    Tick,
-    activation_form,
-    complete,
-    filled,
-    photo_keys,
-    readable,
-    reason_of,
-)
 from nonneg_runtime.bundle.bundle_folder import storing
 from nonneg_runtime.bundle.external_data import external_files
 from nonneg_runtime.bundle.manifest import Calibration, Manifest, RankedBy
@@ -63,28 +52,28 @@ def collect(
     folder: Path,
     *,
     precision: str = "fp32",
-    tick: Tick | None = None,
+    tick: photo_records.Tick | None = None,
 ) -> Activations:
     """Run every photo through `encoder`; `folder` keeps the rows and what is needed to resume."""
     session = open_session(encoder, callers=available_cores(), precision=precision)
     black = np.zeros((1, view.size, view.size, 3), np.uint8)
-    form = activation_form(len(_encode(session, black, "a black picture")))
+    form = photo_records.activation_form(len(_encode(session, black, "a black picture")))
 
     def record(path: Path, key: int) -> NDArray[Any] | str:
         try:
             pixels, digest = load_pixels(path, view)
         except (NonnegError, OSError) as error:  # a broken photo is counted, not fatal
-            return reason_of(error)
+            return photo_records.reason_of(error)
         row = _encode(session, pixels[None], path.name)
         if not np.isfinite(row).all():
             raise _not_finite(path)
-        return filled(form, key, bytes.fromhex(digest), row=row)
+        return photo_records.filled(form, key, bytes.fromhex(digest), row=row)
 
     with storing(folder):
-        records, keys = _resumed(folder, _key(encoder, photos, view, precision), form), photo_keys(photos)
+        records, keys = _resumed(folder, _key(encoder, photos, view, precision), form), photo_records.photo_keys(photos)
         missing = np.flatnonzero(records.stored().rows(keys) < 0)
-        lost = complete(records, photos, keys, missing, record, tick)
-        readings = readable(records, photos, keys, lost)
+        lost = photo_records.complete(records, photos, keys, missing, record, tick)
+        readings = photo_records.readable(records, photos, keys, lost)
     rows = np.memmap(records.path, dtype=form, mode="r")["row"]
     in_order = np.array_equal(readings.rows, np.arange(len(rows)))
     paths = tuple(photos.paths[place] for place in readings.places.tolist())
@@ -92,14 +81,14 @@ def collect(
     return Activations(rows if in_order else rows[readings.rows], paths, digests, readings.broken)
 
 
-def _resumed(folder: Path, key: str, form: np.dtype[Any]) -> Records:
+def _resumed(folder: Path, key: str, form: np.dtype[Any]) -> photo_records.Records:
     """Return the whole records of an earlier run on the same photos; none of another."""
     folder.mkdir(parents=True, exist_ok=True)
     owner, place = folder / "key", folder / "records"
     if not owner.is_file() or owner.read_text() != key:
         place.unlink(missing_ok=True)
         owner.write_text(key)
-    records = Records(place, form)
+    records = photo_records.Records(place, form)
     records.cut(len(records.stored()))
     return records
 
@@ -163,7 +152,12 @@ class Origin:
 
 
 def features_and_columns(
-    encoder: Path, origin: Origin | None, photos: Photos, manifest: Manifest, folder: Path, tick: Tick | None = None
+    encoder: Path,
+    origin: Origin | None,
+    photos: Photos,
+    manifest: Manifest,
+    folder: Path,
+    tick: photo_records.Tick | None = None,
 ) -> tuple[Activations, Rows]:
     """Return what is run of the photos, the features where the columns have an origin; and the columns."""
     if origin is None:

@@ -1,7 +1,5 @@
 """Making an atlas: the images that activate each dimension most, with suggested names, and its HTML page."""
 
-from __future__ import annotations
-
 import base64
 import html
 import io

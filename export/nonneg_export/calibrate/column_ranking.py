@@ -1,7 +1,5 @@
 """What is known of each column, and the ranking that follows from it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Literal, get_args

@@ -1,7 +1,5 @@
 """Where a long run keeps what it has measured so far, so that the next one goes on from there."""
 
-from __future__ import annotations
-
 import hashlib
 import shutil
 import tempfile

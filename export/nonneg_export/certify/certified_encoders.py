@@ -1,7 +1,5 @@
 """The bundle that is certified and the one that judges, and photos and edited pictures through both."""
 
-from __future__ import annotations
-
 import hashlib
 import shutil
 from collections.abc import Callable, Iterable

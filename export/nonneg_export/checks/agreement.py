@@ -1,7 +1,5 @@
 """How alike two encoders answer, and what columns keep of the features they were made of: cosines and neighbours."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any

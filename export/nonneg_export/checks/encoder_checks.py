@@ -1,7 +1,5 @@
 """What must hold before a bundle is written; each check is recorded in the manifest with what it found."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Callable, Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Checks of preprocessing: the server's pixels against the evaluation's, fast decoding against decoding in full."""
 
-from __future__ import annotations
-
 import io
 import logging
 from collections.abc import Callable, Sequence

@@ -1,7 +1,5 @@
 """Quality by length: what retrieval costs when vectors are shortened, for several ways to choose the dimensions."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any

@@ -1,7 +1,5 @@
 """The quality report: retrieval by length and what the dimensions are like, on photos that the ranking did not use."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """`nonneg atlas`: the images that show what a model's dimensions stand for, in its bundle, beside it, or as a page."""
 
-from __future__ import annotations
-
 import shutil
 import tempfile
 from dataclasses import dataclass

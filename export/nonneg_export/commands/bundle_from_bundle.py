@@ -1,7 +1,5 @@
 """`nonneg rank` and `nonneg quantize`: a bundle from a bundle, ranked by other photos or smaller."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -16,32 +14,21 @@ from nonneg_export.assembly.quantized_bundle import Small, evaluated, quantized
 from nonneg_export.assembly.reranked_bundle import compose_order, draft_of, left_out, overlaps
 from nonneg_export.calibrate.photo_folder import find_photos
 from nonneg_export.calibrate.workdir import workdir
+from nonneg_export.commands import options
 from nonneg_export.commands.draft_to_bundle import triton_repository, write_and_show
-from nonneg_export.commands.options import (
-    PATH,
-    calibration,
-    calibration_options,
-    captions_option,
-    evaluation_options,
-    name_option,
-    named,
-    output_options,
-    ranking_options,
-    variant_options,
-)
 from nonneg_export.share.manifest_report import size, summary, table
 from nonneg_runtime.bundle.bundle_folder import Bundle, check_free, open_bundle
 from nonneg_runtime.inference.variants import place_of
 
 
 @click.command()
-@click.argument("bundle", type=PATH, required=False)
-@calibration_options
-@ranking_options
-@evaluation_options
-@captions_option
-@output_options
-@name_option
+@click.argument("bundle", type=options.PATH, required=False)
+@options.calibration_options
+@options.ranking_options
+@options.evaluation_options
+@options.captions_option
+@options.output_options
+@options.name_option
 def rank(bundle: Path | None, **flags: Any) -> None:
     """Rank BUNDLE (by default the default model) by your own photos.
 
@@ -55,7 +42,9 @@ def rank(bundle: Path | None, **flags: Any) -> None:
     """
     old = open_bundle(bundle)
     new = write_and_show(
-        lambda *_: replace(draft_of(old), name=named(flags)), flags, finish=lambda ranked: compose_order(ranked, old)
+        lambda *_: replace(draft_of(old), name=options.named(flags)),
+        flags,
+        finish=lambda ranked: compose_order(ranked, old),
     )
     before = {original: i for i, original in enumerate(old.manifest.columns.original)}
     order = [before[original] for original in new.manifest.columns.original]
@@ -76,15 +65,15 @@ def _head(order: Sequence[int]) -> str:
 
 
 @click.command()
-@click.argument("bundle", type=PATH, required=False)
+@click.argument("bundle", type=options.PATH, required=False)
 @click.option("--to", type=click.Choice(("int8", "bf16", "fp16")), default="int8", show_default=True)
-@calibration_options
+@options.calibration_options
 @click.option(
     "--min-quality", type=click.FloatRange(0, 1), default=0.8, show_default=True,
     help="Refuse when a smaller share of each photo's ten nearest neighbours is kept.",
 )  # fmt: skip
-@evaluation_options
-@variant_options
+@options.evaluation_options
+@options.variant_options
 def quantize(bundle: Path | None, to: Small, min_quality: float, **flags: Any) -> None:
     """Make BUNDLE (by default the default model) smaller or faster.
 
@@ -114,7 +103,7 @@ def quantize_and_show(
 ) -> tuple[Bundle, Path | None]:
     """Quantise, compare, report and write, as the flags say."""
     check_free(out, replace=flags["replace"])
-    photos = calibration(flags)
+    photos = options.calibration(flags)
     labelled = None if flags["evaluate"] is None else find_photos(flags["evaluate"])
     with workdir(out, flags["work"]) as work:
         with ProgressBar("comparing") as bar:

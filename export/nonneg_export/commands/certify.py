@@ -1,7 +1,5 @@
 """`nonneg certify`: whether a bundle's dimensions mean something, beside floors that mean nothing."""
 
-from __future__ import annotations
-
 import json
 import os
 import sys

@@ -1,35 +1,24 @@
 """`nonneg export`: from a training run to a bundle."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
 import click
 
 from nonneg_export.assembly.run_draft import draft
+from nonneg_export.commands import options
 from nonneg_export.commands.draft_to_bundle import write_and_show
-from nonneg_export.commands.options import (
-    PATH,
-    about,
-    about_options,
-    calibration_options,
-    captions_option,
-    evaluation_options,
-    output_options,
-    ranking_options,
-)
 
 
 @click.command()
-@click.argument("run", type=PATH)
-@calibration_options
-@ranking_options
-@evaluation_options
-@captions_option
-@output_options
+@click.argument("run", type=options.PATH)
+@options.calibration_options
+@options.ranking_options
+@options.evaluation_options
+@options.captions_option
+@options.output_options
 @click.option("--relu", is_flag=True, help="Put a ReLU behind an encoder that is not non-negative.")
-@about_options
+@options.about_options
 def export(run: Path, relu: bool, **flags: Any) -> None:
     """Turn the training run RUN into a bundle: ONNX, best dimension first, verified, with its evidence.
 
@@ -39,4 +28,4 @@ def export(run: Path, relu: bool, **flags: Any) -> None:
       nonneg export runs/photos --calibrate photos/ --out photos.bundle
       nonneg export runs/photos --calibrate photos/ --out photos.bundle --evaluate labelled/
     """
-    write_and_show(lambda *_: draft(run, about(flags), relu=relu), flags)
+    write_and_show(lambda *_: draft(run, options.about(flags), relu=relu), flags)

@@ -1,7 +1,5 @@
 """Options that several commands share, and what they mean."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar

@@ -1,7 +1,5 @@
 """`nonneg info`, `nonneg push` and `nonneg pull`: a whole bundle, shown or sent."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """`nonneg wrap`: any image encoder becomes a bundle."""
 
-from __future__ import annotations
-
 import os
 from dataclasses import replace
 from pathlib import Path
@@ -15,19 +13,8 @@ from nonneg_export.assembly.head_steps import ANALYTIC, NONE, HeadSteps, check_h
 from nonneg_export.calibrate.photo_folder import Photos
 from nonneg_export.calibrate.photo_records import Tick
 from nonneg_export.checks.agreement import doubts
+from nonneg_export.commands import options
 from nonneg_export.commands.draft_to_bundle import write_and_show
-from nonneg_export.commands.options import (
-    PATH,
-    about,
-    about_options,
-    calibration_options,
-    captions_option,
-    evaluation_options,
-    output_options,
-    ranking_options,
-    together,
-    warn,
-)
 from nonneg_export.share.hub_repository import address
 from nonneg_export.wrap import from_onnx
 from nonneg_export.wrap.open_tower import open_tower
@@ -44,7 +31,7 @@ NUMBERS = (click.FLOAT,) * 3
 USUAL_GIGABYTES = 4
 SEEN = ("size", "crop", "fit", "interpolation")
 
-tower_options = together(
+tower_options = options.together(
     click.option(
         "--file",
         metavar="NAME|fp32|fp16|int8|torch",
@@ -53,7 +40,8 @@ tower_options = together(
     click.option("--max-download", type=click.FloatRange(0, min_open=True),
                  help="Largest tower to fetch, all its files, in GB; else 4."),
     click.option("--accept-license", help="Take a model whose licence forbids changed copies, by that licence's name."),
-    click.option("--preprocessor", type=PATH, help="A Hugging Face preprocessor_config.json to take the view from."),
+    click.option("--preprocessor", type=options.PATH,
+                 help="A Hugging Face preprocessor_config.json to take the view from."),
     click.option("--size", type=click.IntRange(1), help="Side of the encoder's input; else 224."),
     click.option("--crop", type=click.FloatRange(0, 1, min_open=True), help="Share of the short side; else 0.875."),
     click.option("--fit", type=click.Choice(("cover", "squash", "contain")), help="Other shapes; else cover."),
@@ -71,7 +59,7 @@ tower_options = together(
 
 @click.command()
 @click.argument("model")
-@calibration_options
+@options.calibration_options
 @tower_options
 @click.option(
     "--head",
@@ -82,11 +70,11 @@ tower_options = together(
 )
 @click.option("--centre", is_flag=True, help="Subtract the mean of the calibration photos, then ReLU.")
 @click.option("--relu", is_flag=True, help="Put a ReLU behind it.")
-@ranking_options
-@evaluation_options
-@captions_option
-@output_options
-@about_options
+@options.ranking_options
+@options.evaluation_options
+@options.captions_option
+@options.output_options
+@options.about_options
 def wrap(model: str, **flags: Any) -> None:
     """Turn MODEL, any encoder of images, into a bundle.
 
@@ -110,9 +98,9 @@ def wrap(model: str, **flags: Any) -> None:
     wrapped: list[Wrapped] = []
 
     def start(place: Path, photos: Photos, tick: Tick) -> Draft:
-        wrapped.append(draft(tower, how, about(flags), photos, place, tick=tick))
+        wrapped.append(draft(tower, how, options.about(flags), photos, place, tick=tick))
         if how.relu and how.layer is None and wrapped[0].below_zero > LOST:
-            warn(
+            options.warn(
                 f"--relu drops what is below zero, {wrapped[0].below_zero:.0%} of the features' squares: "
                 "leave it out, and the head keeps both sides"
             )
@@ -123,9 +111,9 @@ def wrap(model: str, **flags: Any) -> None:
 
     made = write_and_show(start, flags, finish=finish)
     if tower.text is not None and made.manifest.text is None:
-        warn("the text tower was left out: it needs the analytic head, of features that go below zero")
+        options.warn("the text tower was left out: it needs the analytic head, of features that go below zero")
     for sentence in doubts(made.manifest):
-        warn(sentence)
+        options.warn(sentence)
 
 
 def tower_of(model: str, flags: dict[str, Any]) -> Tower:

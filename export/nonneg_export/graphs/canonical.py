@@ -1,7 +1,5 @@
 """ONNX graphs as they are saved: in one canonical form, weights in half the space, without tools' chatter."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import logging

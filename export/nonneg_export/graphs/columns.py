@@ -4,8 +4,6 @@ No torch and no checkpoint. The graph is walked back from its output to the laye
 layer's rows are permuted, with everything between that holds one number a column (bias, batch norm, centre).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """From a torch module to ONNX: uint8 (batch, size, size, 3) in, float32 (batch, D) out."""
 
-from __future__ import annotations
-
 import gc
 from collections.abc import Callable
 from typing import Any

@@ -5,8 +5,6 @@ of a fixed size, which ONNX reads as external data. Writing another head of the 
 without a tool for graphs.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

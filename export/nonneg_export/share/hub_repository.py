@@ -1,7 +1,5 @@
 """Where a model is published, and one revision of a repository on the hub, fetched and verified."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import re

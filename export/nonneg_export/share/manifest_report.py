@@ -1,24 +1,13 @@
 """What a manifest says, as lines, Markdown tables and a picture of quality by length."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 from nonneg_core.errors import DataInvalid
 from nonneg_core.terminal.tables import figure
+from nonneg_runtime.bundle import evidence
 from nonneg_runtime.bundle.bundle_folder import storing
-from nonneg_runtime.bundle.evidence import (
-    OTHERS,
-    Bounds,
-    CertificateRecord,
-    Gain,
-    Kept,
-    Quality,
-    StabilityRecord,
-    Structure,
-)
 from nonneg_runtime.bundle.manifest import AdaptationRecord, Manifest, TextRecord, Variant
 from nonneg_runtime.words.names import Name
 
@@ -51,7 +40,7 @@ def summary(manifest: Manifest) -> str:
     return "\n\n".join(parts)
 
 
-def certificate(record: CertificateRecord) -> str:
+def certificate(record: evidence.CertificateRecord) -> str:
     """Return whether the dimensions mean something: each figure beside its floors, and the verdict."""
     head = (
         f"meaning of the dimensions on {record.data}: {record.images:,} photos of {record.classes} classes, "
@@ -68,7 +57,7 @@ def certificate(record: CertificateRecord) -> str:
     return "\n\n".join([head, table(("figure", "dims", "measured", *FLOORS), rows), "\n".join(notes)])
 
 
-def stability(record: StabilityRecord) -> str:
+def stability(record: evidence.StabilityRecord) -> str:
     """Return how alike names are over seeds."""
     return (
         f"of {record.seeds} seeds two share {record.shared:.0%} of the names; over {record.data} columns of one name "
@@ -77,11 +66,11 @@ def stability(record: StabilityRecord) -> str:
     )
 
 
-def _interval(bounds: Bounds | None) -> str:
+def _interval(bounds: evidence.Bounds | None) -> str:
     return "-" if bounds is None else f"{bounds.value:.3f} [{bounds.low:.3f} {bounds.high:.3f}]"
 
 
-def neighbours_report(record: Kept) -> str:
+def neighbours_report(record: evidence.Kept) -> str:
     """Return what the columns keep of the encoder's own features, by length."""
     head = (
         f"against the encoder's own {record.features} features ({4 * record.features} bytes), on {record.images:,} "
@@ -109,19 +98,19 @@ def recall(record: TextRecord) -> str:
 
 def adaptation(record: AdaptationRecord) -> str:
     """Return what an adaptation gained and lost: a row a length; photos of other kinds stand apart."""
-    others = [gain for gain in record.gains if gain.metric.startswith(OTHERS)]
+    others = [gain for gain in record.gains if gain.metric.startswith(evidence.OTHERS)]
     own = [gain for gain in record.gains if gain not in others]
     return "\n\n".join([*(_gains(some) for some in (own, others) if some), record.verdict])
 
 
-def _gains(gains: Sequence[Gain]) -> str:
+def _gains(gains: Sequence[evidence.Gain]) -> str:
     metrics = list(dict.fromkeys(gain.metric for gain in gains))
     cells = {(gain.length, gain.metric): gain for gain in gains}
     lengths = list(dict.fromkeys(gain.length for gain in gains))
     return table(("length", *metrics), [(n, *(_gain(cells[n, metric]) for metric in metrics)) for n in lengths])
 
 
-def _gain(gain: Gain) -> str:
+def _gain(gain: evidence.Gain) -> str:
     return f"{gain.before:.3f} -> {gain.after:.3f} ({gain.difference:+.3f} [{gain.low:+.3f} {gain.high:+.3f}])"
 
 
@@ -134,7 +123,7 @@ def selections(manifest: Manifest) -> dict[str, str]:
     }
 
 
-def quality(manifest: Manifest, scores: Quality) -> str:
+def quality(manifest: Manifest, scores: evidence.Quality) -> str:
     """Return the quality by length: what it was measured on, the table, and what the dimensions are like."""
     lonely = f" ({scores.lonely_classes} with one image)" if scores.lonely_classes else ""
     head = (
@@ -156,7 +145,7 @@ def quality(manifest: Manifest, scores: Quality) -> str:
     return "\n\n".join([head, table(columns, rows), structure(scores.structure), notes.strip()])
 
 
-def structure(statistics: Structure) -> str:
+def structure(statistics: evidence.Structure) -> str:
     """Return sparsity, correlation, consistency beside its floor, SEPIN."""
     sepin = ", ".join(
         f"@{k} {value:.2g}{_within(statistics.sepin_intervals.get(k))}" for k, value in statistics.sepin.items()
@@ -295,7 +284,7 @@ def draw(manifest: Manifest, path: Path) -> None:
             drawn.savefig(path, dpi=150, metadata={"Date": None} if path.suffix == ".svg" else {"Software": None})
 
 
-def _panel(axes: object, quality: Quality, field: str, label: str, called: dict[str, str]) -> None:
+def _panel(axes: object, quality: evidence.Quality, field: str, label: str, called: dict[str, str]) -> None:
     from matplotlib.axes import Axes
 
     assert isinstance(axes, Axes)

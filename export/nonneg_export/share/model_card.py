@@ -1,7 +1,5 @@
 """A model's name, version and licences as people state them, and the model card that hubs show."""
 
-from __future__ import annotations
-
 import json
 import re
 from dataclasses import dataclass

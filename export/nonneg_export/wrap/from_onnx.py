@@ -1,7 +1,5 @@
 """An ONNX image encoder as a tower: chosen among a repository's files, fetched, its features pooled."""
 
-from __future__ import annotations
-
 import re
 import shutil
 from collections.abc import Mapping

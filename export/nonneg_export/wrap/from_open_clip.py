@@ -1,7 +1,5 @@
 """A model of open_clip with both of its towers, its weights from the hub as safetensors: `open_clip:NAME/TAG`."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -10,15 +8,7 @@ from nonneg_core.errors import ConfigInvalid, DataInvalid
 from nonneg_core.pixels.view import View
 from nonneg_export.assembly.text_towers import TOKENIZER, TextEncoder, samples
 from nonneg_export.graphs.canonical import silenced
-from nonneg_export.share.hub_repository import (
-    CONFIG,
-    LARGEST_TEXT,
-    LARGEST_TOKENIZER,
-    HubRepository,
-    ModelAddress,
-    hub_address,
-    open_repository,
-)
+from nonneg_export.share import hub_repository
 from nonneg_export.share.model_card import check_licence, licence_of
 from nonneg_export.wrap.published_text import SAME, cleaned, normalizer
 from nonneg_export.wrap.published_text import library as tokenizers
@@ -30,7 +20,7 @@ from nonneg_training.onnx_backbone.scaling_and_pooling import Scaling
 WEIGHTS = "open_clip_model.safetensors"
 
 
-def tower(where: ModelAddress, overrides: TowerOverrides) -> Tower:
+def tower(where: hub_repository.ModelAddress, overrides: TowerOverrides) -> Tower:
     """Load both towers of that architecture with the weights of that tag."""
     library = package("open_clip")
     tag = where.rest or ""
@@ -44,7 +34,7 @@ def tower(where: ModelAddress, overrides: TowerOverrides) -> Tower:
             field="model",
             value=str(where),
         )
-    repository = open_repository(hub_address(f"hf:{hub_id}"), overrides.limit)
+    repository = hub_repository.open_repository(hub_repository.hub_address(f"hf:{hub_id}"), overrides.limit)
     licence = licence_of(repository.card)
     warning = check_licence(licence, str(where), accepted=overrides.accepted)
     model, described = load(repository, where.name)
@@ -57,7 +47,7 @@ def tower(where: ModelAddress, overrides: TowerOverrides) -> Tower:
     return Tower(graph, view, weights, licence, tuple(filter(None, notes)), reference, text, fetched)
 
 
-def load(repository: HubRepository, name: str) -> tuple[Any, dict[str, str]]:
+def load(repository: hub_repository.HubRepository, name: str) -> tuple[Any, dict[str, str]]:
     """Return the model with the repository's weights, and what else was fetched to know its architecture."""
     library = package("open_clip")
     if WEIGHTS not in repository.files:
@@ -88,8 +78,8 @@ def text_architecture(config: dict[str, Any], limit: int) -> tuple[dict[str, Any
     named = text.get("hf_model_name")
     if not named:
         return {}, {}
-    described = open_repository(hub_address(f"hf:{named}"), limit)
-    folder = described.fetch(CONFIG, LARGEST_TEXT).parent
+    described = hub_repository.open_repository(hub_repository.hub_address(f"hf:{named}"), limit)
+    folder = described.fetch(hub_repository.CONFIG, hub_repository.LARGEST_TEXT).parent
     options = {**text, "hf_model_name": str(folder), "hf_model_pretrained": False}
     return {"text_cfg": options}, described.fetched()
 
@@ -119,7 +109,7 @@ CONFIGURATION = ("tokenizer_config.json", "special_tokens_map.json")
 OpenClipText = tuple[TextEncoder | None, str]  # the tower, and what to say of it
 
 
-def text_encoder(repository: HubRepository, name: str, model: Any) -> OpenClipText:
+def text_encoder(repository: hub_repository.HubRepository, name: str, model: Any) -> OpenClipText:
     """Return the model's text tower where its tokenizer can be had as data; `name`: the architecture."""
     config = package("open_clip").get_model_config(name)["text_cfg"]
     length = int(config.get("context_length") or USUAL_LENGTH)
@@ -128,7 +118,10 @@ def text_encoder(repository: HubRepository, name: str, model: Any) -> OpenClipTe
         theirs = package("open_clip").tokenizer.SimpleTokenizer(context_length=length, **options)
         written = of_open_clip(theirs, options.get("clean", "lower"))
     elif TOKENIZER in repository.files:
-        theirs, path = _of_hub(repository, config, length, options), repository.fetch(TOKENIZER, LARGEST_TOKENIZER)
+        theirs, path = (
+            _of_hub(repository, config, length, options),
+            repository.fetch(TOKENIZER, hub_repository.LARGEST_TOKENIZER),
+        )
         written = cleaned(path.read_text(encoding="utf-8"), options.get("clean", SAME))
     else:
         return None, f"its text tower is left out, for {repository} has no {TOKENIZER}"
@@ -162,12 +155,14 @@ def of_open_clip(theirs: Any, clean: str) -> str:
     return str(made.to_str())
 
 
-def _of_hub(repository: HubRepository, config: dict[str, Any], length: int, options: dict[str, Any]) -> Any:
+def _of_hub(
+    repository: hub_repository.HubRepository, config: dict[str, Any], length: int, options: dict[str, Any]
+) -> Any:
     """Return open_clip's tokenizer around the repository's own files, not those of the repository that it would ask."""
-    folder = repository.fetch(TOKENIZER, LARGEST_TOKENIZER).parent
+    folder = repository.fetch(TOKENIZER, hub_repository.LARGEST_TOKENIZER).parent
     for name in CONFIGURATION:
         if name in repository.files:
-            repository.fetch(name, LARGEST_TEXT)
+            repository.fetch(name, hub_repository.LARGEST_TEXT)
     return package("open_clip").tokenizer.HFTokenizer(
         str(folder),
         context_length=length,

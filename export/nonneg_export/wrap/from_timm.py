@@ -1,7 +1,5 @@
 """A model of timm, its weights from the hub as safetensors: `timm:NAME`, or a repository that timm wrote."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from nonneg_core.errors import ConfigInvalid, DataInvalid

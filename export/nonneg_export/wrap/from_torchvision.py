@@ -1,7 +1,5 @@
 """A torchvision model with the weights that its name stands for, without its classifier."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from torch import nn

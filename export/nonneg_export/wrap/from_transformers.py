@@ -1,7 +1,5 @@
 """A model of the library transformers: weights from safetensors, both towers exported through torch."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any
@@ -16,9 +14,8 @@ from nonneg_core.pixels.view import View
 from nonneg_export.assembly.text_towers import TOKENIZER, TextEncoder, samples
 from nonneg_export.graphs.canonical import silenced
 from nonneg_export.share.hub_repository import LARGEST_TEXT, LARGEST_TOKENIZER, HubRepository
-from nonneg_export.wrap.image_answer import check_weights, choose, unmasked
 from nonneg_export.wrap.published_text import BY_FAMILY, check_known, padding, published_tokenizer
-from nonneg_export.wrap.torch_tower import as_text_encoder, as_tower, package
+from nonneg_export.wrap.torch_tower import as_text_encoder, as_tower, check_weights, choose, package, unmasked
 from nonneg_export.wrap.tower import OriginalPixels, Tower, TowerOverrides, pooling
 from nonneg_runtime.inference.text_tower import Tokenizer, Tokens
 from nonneg_training.onnx_backbone.scaling_and_pooling import Scaling

@@ -1,7 +1,5 @@
 """From a model's address to its image tower."""
 
-from __future__ import annotations
-
 import tempfile
 from dataclasses import replace
 from importlib import import_module

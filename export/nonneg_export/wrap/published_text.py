@@ -3,8 +3,6 @@
 SigLIP was trained on texts in lower case without punctuation, which its tokenizer's file may leave to the library.
 """
 
-from __future__ import annotations
-
 import tempfile
 from pathlib import Path
 from typing import Any

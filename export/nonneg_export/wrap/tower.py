@@ -1,7 +1,5 @@
 """An image tower that others published: its graph and view, its output, and the options that apply to it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any

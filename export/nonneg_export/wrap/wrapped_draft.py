@@ -1,7 +1,5 @@
 """A wrapped encoder as a draft of a bundle, its features run once: what computes the head is what ranks its columns."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A bundle: the folder that is a model. This file writes it, whole or not at all, and opens it, verified."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import re

@@ -1,7 +1,5 @@
 """What a manifest keeps of measurements: self-test, checks, quality by length, gains, and a certificate."""
 
-from __future__ import annotations
-
 from typing import Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler, model_serializer

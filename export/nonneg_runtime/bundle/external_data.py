@@ -5,8 +5,6 @@ to field (https://protobuf.dev/programming-guides/encoding) and only descends wh
 not mapped: one that is cut off meanwhile is an error, where a mapping would end the process.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO, Final, NamedTuple

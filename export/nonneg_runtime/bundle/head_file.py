@@ -4,8 +4,6 @@
 head of the same shape can be written here without touching the graph. The bundle's manifest has to be sealed again.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -11,18 +11,7 @@ from pydantic import Field, ValidationError, model_validator
 
 from nonneg_core.errors import BundleInvalid, DigestMismatch, SchemaUnknown
 from nonneg_core.pixels.view import View
-from nonneg_runtime.bundle.evidence import (
-    CertificateRecord,
-    Check,
-    Gain,
-    Golden,
-    GrownRecord,
-    Kept,
-    ManifestRecord,
-    Quality,
-    RecallRow,
-    StabilityRecord,
-)
+from nonneg_runtime.bundle import evidence
 
 SCHEMA_VERSION = 1
 FILE_NAME = "manifest.json"
@@ -33,14 +22,14 @@ RankedBy = Literal["expected-activation", "frequency", "variance", "nested", "no
 Precision = Literal["fp32", "fp16", "int8", "bf16"]  # fp16: of the stored weights; the others: of what computes
 
 
-class FileRecord(ManifestRecord):
+class FileRecord(evidence.ManifestRecord):
     """One file of the bundle."""
 
     sha256: str = Field(pattern="^[0-9a-f]{64}$")
     bytes: int = Field(ge=0)
 
 
-class Provenance(GrownRecord):
+class Provenance(evidence.GrownRecord):
     """Where weights and data come from, and what may be done with them."""
 
     came_later = ("fetched",)
@@ -55,7 +44,7 @@ class Provenance(GrownRecord):
     )
 
 
-class Columns(ManifestRecord):
+class Columns(evidence.ManifestRecord):
     """Per column, in the order the encoder emits them: the evidence for that order."""
 
     original: tuple[int, ...] = Field(description="the column's index before the ranking permuted it")
@@ -64,7 +53,7 @@ class Columns(ManifestRecord):
     variance: tuple[float, ...] = Field(description="variance of the row-normalised feature")
 
 
-class Calibration(GrownRecord):
+class Calibration(evidence.GrownRecord):
     """The images that the ranking was measured on."""
 
     came_later = ("decode", "resize")
@@ -80,7 +69,7 @@ class Calibration(GrownRecord):
     resize: Literal["simd", "pillow"] | None = Field(default=None, description="what resized them; None: Pillow")
 
 
-class AtlasRecord(ManifestRecord):
+class AtlasRecord(evidence.ManifestRecord):
     """What atlas.sqlite was made from and how much it holds."""
 
     data: str
@@ -92,7 +81,7 @@ class AtlasRecord(ManifestRecord):
     named: int = Field(description="dimensions with a suggested name")
 
 
-class NamesRecord(GrownRecord):
+class NamesRecord(evidence.GrownRecord):
     """The file of names that some of the dimensions have, each with its evidence."""
 
     came_later = ("first_512", "stability")
@@ -102,10 +91,12 @@ class NamesRecord(GrownRecord):
     checked: int = Field(ge=0, description="of which so many were checked on photos that nothing was fitted on")
     data: str = Field(description="those photos")
     first_512: int | None = Field(default=None, ge=0, description="of the first 512 dimensions, those with a name")
-    stability: StabilityRecord | None = Field(default=None, description="over seeds, measured when the model was built")
+    stability: evidence.StabilityRecord | None = Field(
+        default=None, description="over seeds, measured when the model was built"
+    )
 
 
-class LexiconRecord(ManifestRecord):
+class LexiconRecord(evidence.ManifestRecord):
     """The file of words that stand for dimensions."""
 
     file: str
@@ -113,7 +104,7 @@ class LexiconRecord(ManifestRecord):
     source: str = Field(description="where the words come from, and whose they are")
 
 
-class HeadRecord(ManifestRecord):
+class HeadRecord(evidence.ManifestRecord):
     """The layer behind the backbone, whose weights lie in a file of their own, and what it was computed from."""
 
     file: str = Field(description="safetensors: weight (features, D), bias (D,), gate (D,)")
@@ -125,21 +116,23 @@ class HeadRecord(ManifestRecord):
     trained: int = Field(default=0, ge=0, description="so many columns in front were trained, the others computed")
 
 
-class TextRecord(ManifestRecord):
+class TextRecord(evidence.ManifestRecord):
     """The second tower: text in the same space as the images."""
 
     file: str = Field(description="in: `tokens`, int64 [batch, length]; out: `embedding`, as the encoder's")
     tokenizer: str = Field(description="of the package tokenizers: data, not code")
     length: int = Field(ge=1, le=65_536, description="tokens that it takes, the shorter texts padded")
     pad: int = Field(ge=0, description="the number of the token that fills up")
-    golden: Golden = Field(description="its answer to the text of the self-test")
-    checks: tuple[Check, ...] = ()
+    golden: evidence.Golden = Field(description="its answer to the text of the self-test")
+    checks: tuple[evidence.Check, ...] = ()
     data: str = Field(default="", description="the captioned images of `recall`")
-    recall: tuple[RecallRow, ...] = ()
-    raw: RecallRow | None = Field(default=None, description="the same of both towers' own features, before the head")
+    recall: tuple[evidence.RecallRow, ...] = ()
+    raw: evidence.RecallRow | None = Field(
+        default=None, description="the same of both towers' own features, before the head"
+    )
 
 
-class SentenceRecord(ManifestRecord):
+class SentenceRecord(evidence.ManifestRecord):
     """A map from a sentence encoder, which lies once in the package, to what the model's head takes."""
 
     file: str = Field(description="safetensors: weight (sentence, features), bias, mean, golden")
@@ -151,7 +144,7 @@ class SentenceRecord(ManifestRecord):
     license: str = Field(description="of both")
 
 
-class AdaptationRecord(ManifestRecord):
+class AdaptationRecord(evidence.ManifestRecord):
     """How a head was adapted to photos, and what that gained and lost on photos it was not fitted on."""
 
     source: str = Field(description="the bundle that was adapted, by name")
@@ -162,20 +155,20 @@ class AdaptationRecord(ManifestRecord):
     covariance: float = Field(description="the same of the covariance whose axes come first")
     labels: float = Field(default=0.0, description="the same of the spread within classes, by which rows are whitened")
     trained: int = Field(default=0, ge=0, description="steps that the columns in front were trained")
-    gains: tuple[Gain, ...]
+    gains: tuple[evidence.Gain, ...]
     verdict: str
 
 
-class Variant(ManifestRecord):
+class Variant(evidence.ManifestRecord):
     """The same model in another precision, whose vectors lie in the same space: they have one fingerprint."""
 
     precision: Literal["int8"]
     file: str = Field(description="its encoder, in this bundle")
-    golden: Golden
-    checks: tuple[Check, ...] = Field(description="the measured loss")
+    golden: evidence.Golden
+    checks: tuple[evidence.Check, ...] = Field(description="the measured loss")
 
 
-class Manifest(ManifestRecord):
+class Manifest(evidence.ManifestRecord):
     """A bundle's description; `fingerprint` names the vectors, `digest` seals the whole."""
 
     schema_version: Literal[1] = 1
@@ -190,10 +183,10 @@ class Manifest(ManifestRecord):
     provenance: Provenance
     columns: Columns
     calibration: Calibration
-    golden: Golden
-    checks: tuple[Check, ...] = ()
-    quality: Quality | None = None
-    kept: Kept | None = Field(default=None, description="of a wrapped encoder's own features")
+    golden: evidence.Golden
+    checks: tuple[evidence.Check, ...] = ()
+    quality: evidence.Quality | None = None
+    kept: evidence.Kept | None = Field(default=None, description="of a wrapped encoder's own features")
     atlas: AtlasRecord | None = None
     head: HeadRecord | None = None
     text: TextRecord | None = None
@@ -202,7 +195,7 @@ class Manifest(ManifestRecord):
     names: NamesRecord | None = None
     lexicon: LexiconRecord | None = None
     adaptation: AdaptationRecord | None = None
-    certificate: CertificateRecord | None = None
+    certificate: evidence.CertificateRecord | None = None
     files: dict[str, FileRecord]
     fingerprint: str = ""
     digest: str = ""

@@ -5,8 +5,6 @@ divided by its eigenvalue^exponent. R turns every block of them by itself: block
 blocks of large ones. The columns are p and -p, strongest positive part first. No gradient, seconds on one core.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise

@@ -1,7 +1,5 @@
 """A head as arrays: roots of features -> weight, bias -> ReLU -> power; and columns that have a name."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A bundle's sessions: opened when they are needed, tested, forgotten when memory is short, watched while they run."""
 
-from __future__ import annotations
-
 import logging
 import threading
 import time

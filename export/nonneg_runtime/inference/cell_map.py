@@ -10,8 +10,6 @@ The map is not among the outputs of the encoder's graph. A second session gets i
 more, which protobuf lets one append.
 """
 
-from __future__ import annotations
-
 import shutil
 import tempfile
 from collections.abc import Iterator

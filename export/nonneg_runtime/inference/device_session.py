@@ -8,8 +8,6 @@ ONNX Runtime copies an input to the device when it is bound, not when it is run:
 afterwards is never seen. So the input is bound again for every batch; the output is copied into its buffer by each run.
 """
 
-from __future__ import annotations
-
 import ctypes
 import mmap
 import os

@@ -1,7 +1,5 @@
 """An encoder in ONNX Runtime: the one place that opens its sessions."""
 
-from __future__ import annotations
-
 import os
 import sys
 import tempfile

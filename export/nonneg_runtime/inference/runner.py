@@ -1,7 +1,5 @@
 """What runs an encoder: its graph's inputs, the providers people name, the golden vector it must answer."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping
 from typing import Any, Protocol

@@ -5,8 +5,6 @@ the map stands an encoder of sentences, which lies once in the package. So every
 columns as it makes a photo's.
 """
 
-from __future__ import annotations
-
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable

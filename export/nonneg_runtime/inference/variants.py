@@ -1,7 +1,5 @@
 """The same model in another precision: in its bundle, or a bundle beside it that was made from it."""
 
-from __future__ import annotations
-
 import os
 from dataclasses import replace
 from pathlib import Path

@@ -3,8 +3,6 @@
 Calibration, export, evaluation, local use and the server all come through here, so that they see the same pixels.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from functools import partial

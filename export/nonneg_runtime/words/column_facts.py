@@ -1,7 +1,5 @@
 """What a bundle says of its columns: what each is called and on what evidence, and how strong it is over photos."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path

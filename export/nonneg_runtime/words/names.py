@@ -1,7 +1,5 @@
 """names.json: what dimensions are called, and on what evidence. This file writes it and reads it."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any, Literal

@@ -1,7 +1,5 @@
 """Text to a vector, by the text tower and the names of classes that are in it; expressions to rows of their leaves."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 

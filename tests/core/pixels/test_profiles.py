@@ -12,7 +12,7 @@ import pytest
 from PIL import Image, ImageCms
 
 from nonneg_core.pixels import decode as colour
-from nonneg_core.pixels.profiles import MAX_PROFILE, can_be_used
+from nonneg_core.pixels.decode import MAX_PROFILE, can_be_used
 
 sys.path.insert(0, str(Path(__file__).parents[3] / "benchmarks"))
 from hard_profiles import PROFILES, curve, icc, names, primaries, stages, steps, table8, table16

@@ -14,9 +14,8 @@ from nonneg_core.errors import BundleInvalid, ConfigInvalid
 from nonneg_core.shortening import unit
 from nonneg_export.calibrate.photo_folder import find_photos, load_pixels
 from nonneg_runtime.bundle.bundle_folder import open_bundle
-from nonneg_runtime.inference.encoder import open_session
+from nonneg_runtime.inference.encoder import open_session, openvino_package
 from nonneg_runtime.inference.onnx_session import Session
-from nonneg_runtime.inference.openvino_session import openvino_package
 from nonneg_runtime.inference.runner import PROVIDERS, Runner
 
 if find_spec("openvino") is None:

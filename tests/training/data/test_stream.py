@@ -15,7 +15,7 @@ import torch
 
 from nonneg_core.errors import ConfigInvalid, ConnectionFailed, DataInvalid
 from nonneg_training.data import Sample, ShardStream, open_source
-from nonneg_training.data.resumed_download import Download, shown
+from nonneg_training.data.shard_stream import Download, shown
 from nonneg_training.data.tar_shards import expand
 from nonneg_training.loop.batches import StreamBatches
 from nonneg_training.loop.build_encoder import resolve

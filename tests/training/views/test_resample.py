@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import nonneg_training.encoder.torchvision_schemas  # noqa: F401
-from nonneg_training.views import augmentations
+from nonneg_training.views import pipeline as augmentations
 
 functional = pytest.importorskip("torchvision.transforms.v2.functional")
 

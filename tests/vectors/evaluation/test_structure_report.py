@@ -6,14 +6,7 @@ import numpy as np
 import pytest
 
 from nonneg_core.errors import DataInvalid
-from nonneg_vectors.evaluation.structure import (
-    EncoderCodes,
-    floors,
-    mean_score,
-    monosemanticity,
-    rotation,
-    sparsity,
-)
+from nonneg_vectors.evaluation.structure import EncoderCodes, floors, mean_score, monosemanticity, rotation, sparsity
 from nonneg_vectors.evaluation.structure_report import structure
 
 

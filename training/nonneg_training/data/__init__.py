@@ -1,7 +1,5 @@
 """The data sets by name."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A named data set as a folder of images, a folder a class: for commands that take a folder."""
 
-from __future__ import annotations
-
 import os
 import shutil
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A folder with a folder of images a class (ImageFolder's layout); broken images are skipped and counted."""
 
-from __future__ import annotations
-
 import hashlib
 from pathlib import Path
 

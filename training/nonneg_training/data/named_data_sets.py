@@ -1,7 +1,5 @@
 """The data sets that have a name: digits, CIFAR, STL-10, Fashion-MNIST, and the sprites, which are rendered."""
 
-from __future__ import annotations
-
 import gzip
 import hashlib
 import io

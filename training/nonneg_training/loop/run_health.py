@@ -1,7 +1,5 @@
 """What a run looks like from outside: readings every N steps, metrics.csv, and the health gates that stop it."""
 
-from __future__ import annotations
-
 import csv
 import math
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """The loop: batches -> method -> gradient -> step; and now and then a report, a reading, a checkpoint."""
 
-from __future__ import annotations
-
 import sys
 import time
 from collections.abc import Callable

@@ -15,8 +15,7 @@ from nonneg_core.process.cores_and_allocator import tune_for_training
 from nonneg_core.terminal.progress import ProgressBar
 from nonneg_training.data import Captions, Images, SampledImages, ShardStream, open_source, unseen
 from nonneg_training.encoder.encoder_module import EncoderModule
-from nonneg_training.features.feature_blocks import FeatureRequest
-from nonneg_training.features.feature_cache import CachedFeatures, cached_features
+from nonneg_training.features.feature_cache import CachedFeatures, FeatureRequest, cached_features
 from nonneg_training.loop.batches import Batches, CaptionBatches, FeatureBatches, StreamBatches, ViewBatches
 from nonneg_training.loop.build_encoder import build_encoder, pretrained_run, resolve
 from nonneg_training.loop.run_health import embed, embed_cached

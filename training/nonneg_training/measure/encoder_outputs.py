@@ -16,7 +16,7 @@ from nonneg_core.arrays import Floats
 from nonneg_core.pixels.view import Pixels, View
 from nonneg_training.data import Images
 from nonneg_training.encoder.encoder_module import EncoderModule
-from nonneg_training.features.feature_blocks import FeatureRequest
+from nonneg_training.features.feature_cache import FeatureRequest
 from nonneg_training.features.feature_cache import cached_features as features
 from nonneg_training.setup.batch_order import derive
 from nonneg_training.setup.run_settings import Views

@@ -1,7 +1,5 @@
 """Linear probe and neighbours, from train images to test images, for every way to choose dimensions."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """`nonneg evaluate --structure`: what the dimensions of any encoder are like, beside floors that mean nothing."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields

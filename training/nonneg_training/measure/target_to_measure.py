@@ -1,7 +1,5 @@
 """What is measured: the folder of a run, a bundle, an ONNX file, or an array of vectors."""
 
-from __future__ import annotations
-
 import zipfile
 import zlib
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The methods by name."""
 
-from __future__ import annotations
-
 from torch import Tensor
 
 from nonneg_training.data import Images, ShardStream

@@ -8,21 +8,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from nonneg_training import losses
 from nonneg_training.encoder.encoder_module import EncoderModule
-from nonneg_training.losses import (
-    SHORTEST,
-    annealed,
-    batch_top_k,
-    check_lengths,
-    divergence,
-    prefix_similarities,
-    relative_error,
-    revival,
-    squared_difference,
-    supervised_contrastive,
-    teacher_similarity,
-    top_k,
-)
 from nonneg_training.methods.head_start import HeadStart
 from nonneg_training.methods.view_methods import Batch, Method
 from nonneg_training.setup.process_group import gather
@@ -43,7 +30,7 @@ class HeadMethod(Method):
         encoder.backbone.requires_grad_(False)
         width, dimensions = encoder.backbone.width, encoder.dimensions
         self.head, self.temperature = head, loss.temperature
-        self.lengths = check_lengths((*loss.lengths, dimensions), dimensions)
+        self.lengths = losses.check_lengths((*loss.lengths, dimensions), dimensions)
         self.parts = tuple(name for name in PARTS if getattr(head, name))
         self.register_buffer("mean", sample.mean(dim=0))  # of the features
         self.register_buffer("quiet", torch.zeros(dimensions, dtype=torch.int64))  # steps since it last fired
@@ -77,7 +64,7 @@ class HeadMethod(Method):
 
     def advance(self, progress: float) -> None:
         if self.head.top_k:
-            self.k = annealed(self.head.top_k, self.head.anneal_from, self.head.anneal_share, progress)
+            self.k = losses.annealed(self.head.top_k, self.head.anneal_from, self.head.anneal_share, progress)
 
     def pace(self, name: str) -> float:
         """Return a parameter's pace in relative steps: weights by root mean square, temperatures slower than biases."""
@@ -95,7 +82,7 @@ class HeadMethod(Method):
             x_all, z_all = (torch.cat([gather(part) for part in t.chunk(views)]) for t in (x, z))
             labels = gather(batch["labels"]).repeat(views)
             teacher = self._teacher(x_all, batch.get("taught"), views)
-            terms |= self._pairwise(prefix_similarities(z_all, self.lengths), teacher, labels, views)
+            terms |= self._pairwise(losses.prefix_similarities(z_all, self.lengths), teacher, labels, views)
         if self.decoder is not None:
             terms |= self._reconstruct(x, z, raw)
         if self.head.sparsity:
@@ -115,7 +102,7 @@ class HeadMethod(Method):
     def _teacher(self, x: Tensor, taught: Tensor | None, views: int) -> Tensor:
         """Return the cosines to follow: of the other teachers' vectors, or of the backbone's own centred features."""
         if taught is None:
-            return teacher_similarity(x, self.mean)
+            return losses.teacher_similarity(x, self.mean)
         t = torch.cat([gather(part) for part in taught.chunk(views)])
         return t @ t.T
 
@@ -129,7 +116,7 @@ class HeadMethod(Method):
     def _keep(self, z: Tensor) -> Tensor:
         if not self.k:
             return z
-        return batch_top_k(z, self.k) if self.head.top_k_of == "batch" else top_k(z, self.k)
+        return losses.batch_top_k(z, self.k) if self.head.top_k_of == "batch" else losses.top_k(z, self.k)
 
     def _needs_similarities(self) -> bool:
         return any(getattr(self.head, name) for name in ("similarity", "neighbours", "contrastive", "labels"))
@@ -138,34 +125,36 @@ class HeadMethod(Method):
         """Return what compares pairs, as the mean over the nested lengths."""
         head, terms = self.head, {}
         if head.similarity:
-            terms["similarity"] = torch.stack([squared_difference(s, teacher) for s in students]).mean()
+            terms["similarity"] = torch.stack([losses.squared_difference(s, teacher) for s in students]).mean()
         if head.neighbours:
             t = head.neighbour_temperature
             own = [None] * len(students) if self.warmth is None else self.warmth.exp().unbind()
-            losses = [divergence(s, teacher, t, mine) for s, mine in zip(students, own, strict=True)]
-            terms["neighbours"] = torch.stack(losses).mean()
+            per_length = [losses.divergence(s, teacher, t, mine) for s, mine in zip(students, own, strict=True)]
+            terms["neighbours"] = torch.stack(per_length).mean()
         if head.contrastive:  # the other views of an image are its positives
             owner = torch.arange(len(labels) // views, device=labels.device).repeat(views)
-            losses = [supervised_contrastive(s, owner, self.temperature) for s in students]
-            terms["contrastive"] = torch.stack(losses).mean()
+            per_length = [losses.supervised_contrastive(s, owner, self.temperature) for s in students]
+            terms["contrastive"] = torch.stack(per_length).mean()
         if head.labels:
-            losses = [supervised_contrastive(s, labels, self.temperature) for s in students]
-            terms["labels"] = torch.stack(losses).mean()
+            per_length = [losses.supervised_contrastive(s, labels, self.temperature) for s in students]
+            terms["labels"] = torch.stack(per_length).mean()
         return terms
 
     def _reconstruct(self, x: Tensor, z: Tensor, raw: Tensor) -> dict[str, Tensor]:
         """Return the mean reconstruction error over the prefixes, plus the revival loss of dead dimensions."""
         assert self.decoder is not None
         weight = self.decoder.weight  # (width, D)
-        errors = [relative_error(x, F.linear(z[:, :k], weight[:, :k]) + self.mean, self.mean) for k in self.lengths]
+        errors = [
+            losses.relative_error(x, F.linear(z[:, :k], weight[:, :k]) + self.mean, self.mean) for k in self.lengths
+        ]
         if self.k and 4 * self.k < z.shape[1]:  # CSR: the same with 4k kept, at an eighth of the weight
-            wide = top_k(self.encoder.activate(raw), 4 * self.k)
-            errors.append(relative_error(x, F.linear(wide, weight) + self.mean, self.mean) / 8)
+            wide = losses.top_k(self.encoder.activate(raw), 4 * self.k)
+            errors.append(losses.relative_error(x, F.linear(wide, weight) + self.mean, self.mean) / 8)
         terms = {"reconstruction": torch.stack(errors).sum() / len(self.lengths)}
         if self.head.revive:
             residual = (x - self.mean - F.linear(z, weight)).detach()
             dead = self.quiet >= self.head.dead_after
-            terms["revive"] = revival(raw, dead, residual, weight, self.head.revive_k)
+            terms["revive"] = losses.revival(raw, dead, residual, weight, self.head.revive_k)
         return terms
 
 
@@ -175,6 +164,6 @@ PARTS = ("similarity", "neighbours", "contrastive", "labels", "reconstruction", 
 def sparsity(z: Tensor) -> Tensor:
     """Average |z|_1 / |z|_2 over vectors, over the square root of D: 1 when all are equal, less when few are active."""
     z = z.float()
-    ratio: Tensor = z.sum(dim=1) / z.norm(dim=1).clamp(min=SHORTEST)
+    ratio: Tensor = z.sum(dim=1) / z.norm(dim=1).clamp(min=losses.SHORTEST)
     share: Tensor = ratio.mean() / z.shape[1] ** 0.5
     return share

@@ -1,7 +1,5 @@
 """Where a head starts from, as directions of the backbone's centred features, and the teachers that it follows."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Any ONNX image encoder, made to look like ours: for a head that is trained on it, and for a bundle of it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 __all__ = ["encoder_file", "is_onnx_file"]

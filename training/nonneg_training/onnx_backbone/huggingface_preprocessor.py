@@ -1,7 +1,5 @@
 """A Hugging Face preprocessor_config.json as our view and scaling."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

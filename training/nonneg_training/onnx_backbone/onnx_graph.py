@@ -1,7 +1,5 @@
 """An ONNX file in memory, with nothing but its graph; a half-precision one in single precision."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Any ONNX image encoder made to look like ours: uint8 NHWC pixels in, one row of features an image out."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any, Literal
 

@@ -1,7 +1,5 @@
 """Which images a step gets, by draws that depend only on seed and step, and their fetching one step ahead."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor

@@ -1,7 +1,5 @@
 """The process group of torchrun: this process's rank, and gathering vectors across ranks with their gradient."""
 
-from __future__ import annotations
-
 import os
 from contextlib import suppress
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The random views of SimCLR, drawn for a whole batch at once, and the one view images are evaluated by."""
 
-from __future__ import annotations
-
 import torch
 
 from nonneg_training.data import Arrays, Images

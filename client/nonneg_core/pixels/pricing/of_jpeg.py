@@ -4,26 +4,13 @@ A JPEG may show its picture in passes ("scans") that each visit every block of i
 hundred bytes of file for each. A progressive photo has about ten.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from itertools import islice
 from typing import NamedTuple
 
 from nonneg_core.errors import ImageTooLarge, ImageUnsupported
-from nonneg_core.pixels.pricing.price import (
-    CONVERTED,
-    CONVERTED_INKS,
-    MAX_PARTS,
-    PER_EXIF_BYTE,
-    PER_PART,
-    Price,
-    broken,
-    check_exif,
-    check_parts,
-    resident,
-)
+from nonneg_core.pixels.pricing import price
 
 MAX_VISITS = 100_000_000  # blocks x components x scans; a progressive photo of 48 megapixels has eleven million
 PER_VISIT = 30e-9  # seconds
@@ -60,24 +47,24 @@ class Frame(NamedTuple):
         """Return how often all scans together visit a block of a component, at most."""
         if self.in_one_scan(data):
             return self.blocks * self.components
-        scans = components_of_scans(data, self.scans_at, MAX_PARTS)
-        check_parts(len(scans), "JPEG", "scans")
+        scans = components_of_scans(data, self.scans_at, price.MAX_PARTS)
+        price.check_parts(len(scans), "JPEG", "scans")
         return self.blocks * sum(scans)
 
 
-def price_of_jpeg(data: bytes, at_least: int | None = None) -> Price:
+def price_of_jpeg(data: bytes, at_least: int | None = None) -> price.Price:
     """Return what it takes at the least scale at which no side is shorter than `at_least`."""
     header = frame(data)
     visits = check_visits(header.visits(data))
     scale = 1 if at_least is None else _scale(header, at_least)
     width, height = math.ceil(header.width / scale), math.ceil(header.height / scale)
-    pixel = PER_PIXEL + (CONVERTED_INKS if header.components == 4 else CONVERTED if header.profile else 0)
-    seconds = visits * PER_VISIT + len(data) * PER_BYTE + width * height * pixel + header.parts * PER_PART
+    pixel = PER_PIXEL + (price.CONVERTED_INKS if header.components == 4 else price.CONVERTED if header.profile else 0)
+    seconds = visits * PER_VISIT + len(data) * PER_BYTE + width * height * pixel + header.parts * price.PER_PART
     stored = 1 if header.components == 1 else 4
     coefficients = 0 if header.in_one_scan(data) else header.blocks * header.components * COEFFICIENTS
     buffers = coefficients + width * height * stored + header.exif
-    memory = max(resident(width, height, decoding=stored, stored=stored), buffers)
-    return Price("JPEG", header.width, header.height, seconds + header.exif * PER_EXIF_BYTE, memory)
+    memory = max(price.resident(width, height, decoding=stored, stored=stored), buffers)
+    return price.Price("JPEG", header.width, header.height, seconds + header.exif * price.PER_EXIF_BYTE, memory)
 
 
 def components_of_scans(data: bytes, at: int, most: int) -> list[int]:
@@ -104,7 +91,7 @@ def frame(data: bytes) -> Frame:
     while True:
         start, marker_at = _marker(data, at)
         parts += 1 + marker_at - 1 - at  # fill bytes, and what lies between segments, are read one by one
-        check_parts(parts, "JPEG", "segments")
+        price.check_parts(parts, "JPEG", "segments")
         marker, length = data[marker_at], int.from_bytes(data[marker_at + 1 : marker_at + 3], "big")
         body = marker_at + 3
         if marker == _SCAN:
@@ -113,7 +100,7 @@ def frame(data: bytes) -> Frame:
             segment = data[marker_at : marker_at + 1 + length]
         elif marker == _EXIF and data.startswith(b"Exif\0\0", body):
             exif += WHOLE_SEGMENT
-            check_exif(exif, "JPEG")
+            price.check_exif(exif, "JPEG")
         elif marker == _PROFILE and data.startswith(b"ICC_PROFILE\0", body):
             profile = True
         at = marker_at + 1 + (0 if marker in _ALONE else length)
@@ -123,17 +110,17 @@ def _marker(data: bytes, at: int) -> tuple[int, int]:
     """Return where the next one's last 0xff is, and its code behind it."""
     start = data.find(b"\xff", at)
     code_at = start + 1
-    most = at + MAX_PARTS + 2
+    most = at + price.MAX_PARTS + 2
     while data[code_at : code_at + 1] == b"\xff" and code_at < most:
         code_at += 1
     if start < 0 or code_at >= len(data):
-        raise broken("JPEG", len(data))
+        raise price.broken("JPEG", len(data))
     return code_at - 1, code_at
 
 
 def _frame(segment: bytes, size: int) -> Frame:
     if len(segment) < 12 or segment[8] == 0:
-        raise broken("JPEG", size)
+        raise price.broken("JPEG", size)
     if segment[0] not in _READ:
         coding = "arithmetic" if segment[0] in _ARITHMETIC else "lossless or hierarchical"
         raise ImageUnsupported(

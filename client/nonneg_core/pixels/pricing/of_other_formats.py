@@ -4,8 +4,6 @@ What such a file takes beyond its size no header tells: pictures refer to one an
 decoded in a process, which is ended where it takes more.
 """
 
-from __future__ import annotations
-
 import re
 import struct
 from itertools import islice

@@ -1,20 +1,9 @@
 """The prices of a PNG and of a WebP's first frame, read from their chunks."""
 
-from __future__ import annotations
-
 import struct
 
 from nonneg_core.errors import ImageTooLarge
-from nonneg_core.pixels.pricing.price import (
-    CONVERTED,
-    PER_EXIF_BYTE,
-    PER_PART,
-    Price,
-    broken,
-    check_exif,
-    check_parts,
-    resident,
-)
+from nonneg_core.pixels.pricing import price
 
 MAX_TEXT = 16 * 2**20  # bytes of texts and profiles, once they are inflated
 PNG_PER_BYTE = 4e-9  # seconds a byte of pixels that comes out of the inflating and the row filters
@@ -27,17 +16,17 @@ _INFLATES = 1032  # bytes out of one, at most
 _MOST_INFLATED = 2**20  # bytes of one text or profile; Pillow's own limit
 
 
-def price_of_png(data: bytes) -> Price:
+def price_of_png(data: bytes) -> price.Price:
     """Read what decoding a PNG takes from its chunks."""
     if data[12:16] != b"IHDR" or len(data) < 33:
-        raise broken("PNG", len(data))
+        raise price.broken("PNG", len(data))
     width, height, depth, colour = struct.unpack_from(">IIBB", data, 16)
     interlaced = data[28] != 0
     channels = _CHANNELS.get(colour)
     if channels is None or depth not in (1, 2, 4, 8, 16):
-        raise broken("PNG", len(data))
+        raise price.broken("PNG", len(data))
     spent, profile, see_through = _png_chunks(data)
-    converted = CONVERTED + (SEE_THROUGH if see_through or channels in (2, 4) else 0)
+    converted = price.CONVERTED + (SEE_THROUGH if see_through or channels in (2, 4) else 0)
     inflated = height * ((width * channels * depth + 7) // 8 + 1) * (2 if interlaced else 1)
     seconds = (
         inflated * PNG_PER_BYTE
@@ -46,8 +35,8 @@ def price_of_png(data: bytes) -> Price:
         + width * height * (PNG_PER_PIXEL + (converted if profile else 0))
     )
     stored = 1 if channels == 1 and depth <= 8 else 4
-    memory = resident(width, height, decoding=stored, stored=stored)
-    return Price("PNG", width, height, seconds, memory)
+    memory = price.resident(width, height, decoding=stored, stored=stored)
+    return price.Price("PNG", width, height, seconds, memory)
 
 
 def _png_chunks(data: bytes) -> tuple[float, bool, bool]:
@@ -67,9 +56,9 @@ def _png_chunks(data: bytes) -> tuple[float, bool, bool]:
             break
         at += 12 + length
         if parts % 1000 == 0:
-            check_parts(parts, "PNG", "chunks")
-    check_parts(parts, "PNG", "chunks")
-    check_exif(exif, "PNG")
+            price.check_parts(parts, "PNG", "chunks")
+    price.check_parts(parts, "PNG", "chunks")
+    price.check_exif(exif, "PNG")
     if text > MAX_TEXT:
         raise ImageTooLarge(
             f"the texts and profiles in this PNG may be {text} bytes, more than the limit of {MAX_TEXT}",
@@ -78,7 +67,7 @@ def _png_chunks(data: bytes) -> tuple[float, bool, bool]:
             value=text,
             limit=MAX_TEXT,
         )
-    return parts * PER_PART + exif * PER_EXIF_BYTE + text * PNG_PER_BYTE, profile, see_through
+    return parts * price.PER_PART + exif * price.PER_EXIF_BYTE + text * PNG_PER_BYTE, profile, see_through
 
 
 # The price of a WebP's first frame, read from its chunks.
@@ -88,22 +77,24 @@ WEBP_PER_BYTE = 50e-9  # seconds
 _WEBP_CHUNK = struct.Struct("<4sI")
 
 
-def price_of_webp(data: bytes) -> Price:
+def price_of_webp(data: bytes) -> price.Price:
     """Read what decoding a WebP's first frame takes from its chunks."""
     width, height = _canvas(data)
     parts, exif, profile = _webp_chunks(data)
     seconds = (
-        width * height * (WEBP_PER_PIXEL + (CONVERTED if profile else 0)) + len(data) * WEBP_PER_BYTE + parts * PER_PART
+        width * height * (WEBP_PER_PIXEL + (price.CONVERTED if profile else 0))
+        + len(data) * WEBP_PER_BYTE
+        + parts * price.PER_PART
     )
-    memory = resident(width, height, decoding=12, stored=4)
-    return Price("WEBP", width, height, seconds + exif * PER_EXIF_BYTE, memory)
+    memory = price.resident(width, height, decoding=12, stored=4)
+    return price.Price("WEBP", width, height, seconds + exif * price.PER_EXIF_BYTE, memory)
 
 
 def _canvas(data: bytes) -> tuple[int, int]:
     """Return width and height; every frame lies within it."""
     name = data[12:16]
     if len(data) < 30:
-        raise broken("WEBP", len(data))
+        raise price.broken("WEBP", len(data))
     if name == b"VP8X":
         return 1 + int.from_bytes(data[24:27], "little"), 1 + int.from_bytes(data[27:30], "little")
     if name == b"VP8L" and data[20] == 0x2F:
@@ -112,7 +103,7 @@ def _canvas(data: bytes) -> tuple[int, int]:
     if name == b"VP8 " and data[23:26] == b"\x9d\x01\x2a":
         width, height = struct.unpack_from("<HH", data, 26)
         return width & 0x3FFF, height & 0x3FFF
-    raise broken("WEBP", len(data))
+    raise price.broken("WEBP", len(data))
 
 
 def _webp_chunks(data: bytes) -> tuple[int, int, bool]:
@@ -127,7 +118,7 @@ def _webp_chunks(data: bytes) -> tuple[int, int, bool]:
             profile = True
         at += 8 + length + (length & 1)
         if parts % 1000 == 0:
-            check_parts(parts, "WEBP", "chunks")
-    check_parts(parts, "WEBP", "chunks")
-    check_exif(exif, "WEBP")
+            price.check_parts(parts, "WEBP", "chunks")
+    price.check_parts(parts, "WEBP", "chunks")
+    price.check_exif(exif, "WEBP")
     return parts, exif, profile

@@ -3,8 +3,6 @@
 The rates of the formats' files are bounds for the worst that is accepted, measured by `benchmarks/worst_image.py`.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 from nonneg_core.errors import ImageTooLarge, ImageUnreadable
