@@ -54,14 +54,13 @@ class RunResult:
 class RunTarget(ShardStore, Protocol):
     """Where a run goes: a data set, or a file of vectors."""
 
-    def opened(self, *, replace: bool) -> AbstractContextManager[LockCheck]:
+    place: Address  # the folder of its shards
+
+    def opened(self, sources: Sources, *, replace: bool) -> AbstractContextManager[LockCheck]:
         """Keep other runs out; with `replace` forget what is there."""
 
     def settings(self, sources: Sources) -> dict[str, Any]:
         """Return what of the sources a second run must have in common with the first."""
-
-    def state(self) -> dict[str, Any]:
-        """Return what else is noted when a run begins."""
 
     def left(self, image_groups: list[ImageGroup], sources: Sources, job: ShardJob) -> list[ImageGroup]:
         """Return what is to be made sure of."""
@@ -69,7 +68,7 @@ class RunTarget(ShardStore, Protocol):
     def finish(self, sources: Sources, job: ShardJob, shards: list[Shard]) -> RunResult:
         """Make the shards one."""
 
-    def kept(self) -> str | None:
+    def remains(self) -> str | None:
         """Say what an interrupted run leaves; None where it is nothing."""
 
 
@@ -106,28 +105,26 @@ class EmbeddingRun:
     target: RunTarget
     bar: ProgressBar
     images: int = 0
-    fresh: int = 0
 
     def through(self, runner: ShardRunner, *, replace: bool = False) -> RunResult:
         """Make what is missing, and make it one."""
-        settings = self._settings()
-        with self.target.opened(replace=replace) as check:
-            self._begin(settings)
+        with self.target.opened(self.sources, replace=replace) as check:
+            self._begin()
             shards: dict[str, Shard] = {}
             with closing(runner.run(self.sources, self.job)) as coming, self.bar:
                 for made in coming:
                     check()
                     shards[made.shard.name] = made.shard
                     self.images += made.shard.images
-                    self.fresh += made.shard.images * made.fresh
                     self.bar.move(self.images, runner.listed())
             check()
             return self.target.finish(self.sources, self.job, list(shards.values()))
 
-    def _begin(self, settings: dict[str, Any]) -> None:
+    def _begin(self) -> None:
+        settings = self._settings()
         before = read_job(self.job.target)
         if before is None:
-            write_job(self.job.target, {**settings, **self.target.state()})
+            write_job(self.job.target, settings)
             return
         for name, value in settings.items():
             if before.get(name) != value:
@@ -147,24 +144,21 @@ class DataSet(DataSetShards):
     """A data set as the target of a run."""
 
     @contextmanager
-    def opened(self, *, replace: bool) -> Iterator[LockCheck]:
-        with locked_target(self._target) as check:
+    def opened(self, sources: Sources, *, replace: bool) -> Iterator[LockCheck]:
+        _apart(self.place, sources)
+        with locked_target(self.place) as check:
             if replace:
-                clear(self._target)
+                clear(self.place)
             yield check
 
     def settings(self, sources: Sources) -> dict[str, Any]:
-        _apart(self._target, sources)
         return {**asdict(sources), "names": [str(Address.of(name)) for name in sources.names]}
-
-    def state(self) -> dict[str, Any]:
-        return {}
 
     def left(self, image_groups: list[ImageGroup], _: Sources, __: ShardJob) -> list[ImageGroup]:
         return image_groups
 
-    def kept(self) -> str:
-        return f"what is finished stays in {self._target}"
+    def remains(self) -> str:
+        return f"what is finished stays in {self.place}"
 
     def finish(self, sources: Sources, job: ShardJob, shards: list[Shard]) -> RunResult:
         if not shards:
@@ -174,16 +168,15 @@ class DataSet(DataSetShards):
         manifest = DataSetManifest(
             form.model, form.fingerprint, form.dimensions, job.options.top_k, form.normalized, tuple(shards)
         )
-        failed = manifest.total("failed")
         if not manifest.total("vectors"):
-            first = next(read_failed(self._target, shards))
+            first = next(read_failed(self.place, shards))
             raise DataInvalid(
                 f"none of {manifest.total('images')} images could be embedded; {first['id']}: {first['message']}",
                 fix=first["fix"] or "see the side table of failures",
             )
-        write_manifest(self._target, manifest)
-        remove_unnamed(self._target, manifest)
-        return RunResult(str(manifest), failed, read_failed(self._target, shards), self._target / FAILED)
+        write_manifest(self.place, manifest)
+        remove_unnamed(self.place, manifest)
+        return RunResult(str(manifest), manifest.total("failed"), read_failed(self.place, shards), self.place / FAILED)
 
 
 def clear(target: Address) -> None:

@@ -71,7 +71,7 @@ class VectorFile:
         self._out, self._root, self._kind = out, root, kind  # all but "new" leave a file there until the end
         self._guard, self._report = guard, report  # nothing interrupts inside of the guard
         self.folder = parts_of(out)
-        self._place = Address.of(str(self.folder))
+        self.place = Address.of(str(self.folder))
         self._merged = self.folder / f"merged{out.suffix}"
         self._complete = False  # every image is done, and all is merged
         self._stamps: dict[str, Stamp] = {}
@@ -82,7 +82,7 @@ class VectorFile:
         self._next = 0
 
     @contextmanager
-    def opened(self, *, replace: bool) -> Iterator[LockCheck]:
+    def opened(self, _: Sources, *, replace: bool) -> Iterator[LockCheck]:
         with one_writer(self._out):
             if not self.folder.exists():
                 self._check_free()
@@ -107,14 +107,14 @@ class VectorFile:
             raise StorageFailed(f"{self._out} exists", fix=fix)
 
     def _resume(self) -> None:
-        job = read_job(self._place)
+        job = read_job(self.place)
         if job is None:
             for path in self.folder.iterdir():  # of a run that was killed before it began, or behind its end
                 path.unlink()
             return
         self._kind, self._complete = job["kind"], job["complete"]
         for path in self._finished():
-            shard = read_json(self._place / path.name)
+            shard = read_json(self.place / path.name)
             self._reasons += shard["failed"]
             self._stamps |= {name: tuple(file_stamp) for name, file_stamp in shard["stamps"].items()}
             self._done |= {*(load(path.with_suffix(".npz")).ids or ()), *(r["id"] for r in shard["failed"])}
@@ -124,10 +124,7 @@ class VectorFile:
         return sorted(path for path in self.folder.glob("*.json") if path.stem.isdigit())
 
     def settings(self, _: Sources) -> dict[str, Any]:
-        return {"root": str(self._root)}
-
-    def state(self) -> dict[str, Any]:
-        return {"kind": self._kind, "complete": self._complete}
+        return {"root": str(self._root), "kind": self._kind, "complete": self._complete}
 
     def left(self, image_groups: list[ImageGroup], sources: Sources, job: ShardJob) -> list[ImageGroup]:
         """Return what neither an earlier file nor an earlier run has; of a file's failures only what is named."""
@@ -187,13 +184,13 @@ class VectorFile:
         with self._guard():
             save(vectors, path.with_suffix(".npz"))
             stamps = {own: self._stamps[own] for own in ids if own in self._stamps}
-            write_json(self._place / f"{path.name}.json", {"failed": reasons, "stamps": stamps})
+            write_json(self.place / f"{path.name}.json", {"failed": reasons, "stamps": stamps})
             self._done |= {*ids, *(r["id"] for r in reasons)}
             self._reasons += reasons
             self._next += 1
         return replace(described, name=path.name)
 
-    def kept(self) -> str | None:
+    def remains(self) -> str | None:
         return f"{len(self._done)} kept" if self._done else None
 
     def finish(self, _: Sources, job: ShardJob, __: list[Shard]) -> RunResult:
@@ -211,13 +208,12 @@ class VectorFile:
         shards = filter(len, self._shards())
         if (first := next(shards, None)) is None:
             shutil.rmtree(self.folder, ignore_errors=True)
-            raise DataInvalid(
-                f"nothing was embedded, so {self._out} was not written; {self._first_reason()}", fix=self._first_fix()
-            )
+            message, fix = self._first_reason()
+            raise DataInvalid(f"nothing was embedded, so {self._out} was not written; {message}", fix=fix)
         summary = merge(chain([first], shards), self._merged)
         record = VectorFileRecord(str(self._root), asdict(job.options), self._stamps)
         write_record(record_path(self._merged), record)
-        write_job(self._place, {**(read_job(self._place) or {}), "complete": True})
+        write_job(self.place, {**(read_job(self.place) or {}), "complete": True})
         self._complete = True
         return summary
 
@@ -236,13 +232,13 @@ class VectorFile:
             raise storage_error(self._out, error) from error
         shutil.rmtree(self.folder, ignore_errors=True)
 
-    def _first_reason(self) -> str:
-        return f"{self._reasons[0]['id']}: {self._reasons[0]['message']}" if self._reasons else "no images were given"
-
-    def _first_fix(self) -> str:
-        fix = (self._reasons and self._reasons[0]["fix"]) or "name an image, or a folder that has some"
-        others = len(self._reasons) - 1
-        return f"{fix}; {others} more in {failures_of(self._out)}" if others > 0 else fix
+    def _first_reason(self) -> tuple[str, str]:
+        """Return the message and the fix of the first failure."""
+        if not self._reasons:
+            return "no images were given", "name an image, or a folder that has some"
+        first, others = self._reasons[0], len(self._reasons) - 1
+        more = f"; {others} more in {failures_of(self._out)}" if others else ""
+        return f"{first['id']}: {first['message']}", f"{first['fix'] or 'see the list of failures'}{more}"
 
 
 def parts_of(out: Path) -> Path:

@@ -76,16 +76,16 @@ class DataSetShards:
     partial = False
 
     def __init__(self, target: Address) -> None:
-        self._target = target
+        self.place = target
         self._there: frozenset[str] | None = None  # listed once: to open each that may be there is a request a shard
 
     def finished(self, name: str) -> Shard | None:
         if self._there is None:
-            self._there = shard_names(self._target)
-        return finished_shard(self._target, name) if name in self._there else None
+            self._there = shard_names(self.place)
+        return finished_shard(self.place, name) if name in self._there else None
 
     def write(self, vectors: Embeddings, reasons: Sequence[FailureRecord], described: Shard) -> Shard:
-        return write_shard(self._target, vectors, reasons, described)
+        return write_shard(self.place, vectors, reasons, described)
 
 
 class ShardWriter:

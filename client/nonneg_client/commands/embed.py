@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from nonneg_client.commands.embedder_options import EmbedderOptions
     from nonneg_client.embedder import Embedder
     from nonneg_client.wire.protocol import Options
-    from nonneg_vectors.storage.results import BatchResult, Failure, SparseVector
 
 HELP = """Embed images through a server, or with --bundle in this process.
 
@@ -143,32 +142,25 @@ def print_lines(client: Embedder, names: Iterator[str], options: Options, downsc
 
     from nonneg_client.embedder import EmbeddingProgress
     from nonneg_client.sources.image_sources import items
+    from nonneg_vectors.storage.results import Failure
 
     failed = 0
     parts = client.stream(items(names), options, downscale=downscale)
     with closing(parts), EmbeddingProgress(None, False if quiet else None, lines=True) as watch:
-        for part in watch.over(parts):
-            for result in part.results:
-                failed += _printed(part, result)
+        for answer, result in ((part, result) for part in watch.over(parts) for result in part.results):
+            if isinstance(result, Failure):
+                failed += 1
+                click.echo(printable(f"failed {result.id}: {result.error}"), err=True)
+                continue
+            line = {
+                "id": result.id,
+                "dimensions": answer.dimensions,
+                "fingerprint": answer.fingerprint,
+                "indices": result.indices.tolist(),
+                "values": [float(f"{value:.7g}") for value in result.values],
+            }
+            click.echo(json.dumps(line, ensure_ascii=False))
     return failed
-
-
-def _printed(part: BatchResult, result: SparseVector | Failure) -> bool:
-    """Print a vector, or why there is none; return whether there is none."""
-    from nonneg_vectors.storage.results import Failure
-
-    if isinstance(result, Failure):
-        click.echo(printable(f"failed {result.id}: {result.error}"), err=True)
-        return True
-    line = {
-        "id": result.id,
-        "dimensions": part.dimensions,
-        "fingerprint": part.fingerprint,
-        "indices": result.indices.tolist(),
-        "values": [float(f"{value:.7g}") for value in result.values],
-    }
-    click.echo(json.dumps(line, ensure_ascii=False))
-    return False
 
 
 def _named(images: tuple[str, ...]) -> Iterator[str]:

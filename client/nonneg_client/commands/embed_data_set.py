@@ -132,8 +132,8 @@ def into_target(run: BulkRun, through: EmbedderOptions) -> int:
                 result = embedding.through(runner, replace=run.kind == "replace")
         except Interrupted as interrupted:
             goes_on = f"; the same command {'without --replace ' * (run.kind == 'replace')}goes on"
-            kept = target.kept()
-            click.echo(f"{interrupted}: {kept + goes_on if kept else 'nothing was embedded yet'}", err=True)
+            remains = target.remains()
+            click.echo(f"{interrupted}: {remains + goes_on if remains else 'nothing was embedded yet'}", err=True)
             raise SystemExit(interrupted.exit_code) from None
     click.echo(f"{run.out}: {result.summary}")
     for reason in islice(result.reasons, SHOWN):
@@ -163,11 +163,9 @@ def _opened(
 ) -> tuple[ShardRunner, EmbeddingRun]:
     """Return what does the work, and the run that it is for."""
     from nonneg_client.bulk.data_set_run import EmbeddingRun, InProcess
-    from nonneg_client.bulk.file_run import parts_of
     from nonneg_client.bulk.shard_job import ShardJob
     from nonneg_client.embedder import local
     from nonneg_core.terminal.progress import ProgressBar
-    from nonneg_vectors.storage.addresses import Address
 
     bar = ProgressBar("embedding", shown=False if run.quiet else None, lines=True)
     runner: Any
@@ -182,8 +180,7 @@ def _opened(
         shape = WorkerShape(run.how.workers, run.how.worker_threads or 1, run.how.worker_gpus)
         runner = stack.enter_context(OnRay(run.how.ray, _named(through), shape))
     provider = None if run.how.worker_gpus is None else "cuda"
-    place = Address.of(run.out) if run.root is None else Address.of(str(parts_of(Path(run.out))))
-    job = ShardJob(place, run.options, model, run.downscale, retry_failed=run.kind == "retry", provider=provider)
+    job = ShardJob(target.place, run.options, model, run.downscale, retry_failed=run.kind == "retry", provider=provider)
     return runner, EmbeddingRun(run.sources, job, target, bar)
 
 
