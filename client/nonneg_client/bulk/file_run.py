@@ -138,7 +138,8 @@ class VectorFile:
             earlier = load(self._out)
             job.empty().same_form(earlier)
             done |= self._retried(earlier, now) if self._kind == "retry" else self._updated(earlier, now, sources.names)
-        self._stamps |= {own: now_stamp for own in now.keys() - done if (now_stamp := stamp(now[own])) is not None}
+        looks = {own: stamp(path) for own, path in now.items() if own not in done}
+        self._stamps |= {own: look for own, look in looks.items() if look is not None}
         return [left for group in image_groups if (left := group.without(done)).ids]
 
     def _retried(self, earlier: Embeddings, now: dict[str, Path | None]) -> set[str]:
