@@ -397,6 +397,26 @@ def test_an_update_embeds_what_is_new_or_changed_and_forgets_what_is_gone(run, f
     )
 
 
+def test_an_update_that_is_interrupted_leaves_the_file_alone_and_goes_on(
+    run, faulty, folder, tmp_path, interrupted_after
+):
+    out = tmp_path / "x.npz"
+    assert run(folder, "-o", out).exit_code == 0
+    before = out.read_bytes()
+    for i in range(40):
+        (folder / f"{i:03d}.jpg").write_text(f"{500 + i}")
+    restore = interrupted_after(10, signal.SIGINT)
+    stopped = run(folder, "-o", out, "--update", "--batch-size", 2)
+    assert "20 kept; the same command goes on" in stopped.stderr
+    assert out.read_bytes() == before
+
+    restore()
+    embedded = sum(faulty.seen)
+    assert run(folder, "-o", out, "--update").exit_code == 0
+    assert sum(faulty.seen) == embedded + 20
+    assert sorted(Embeddings.load(out).indices.tolist()) == [*range(40, 100), *range(500, 540)]
+
+
 def test_an_update_from_one_folder_leaves_what_lies_elsewhere(run, faulty, folder, tmp_path):
     out = tmp_path / "x.npz"
     (folder / "cats").mkdir()
