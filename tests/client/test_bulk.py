@@ -248,9 +248,10 @@ def test_the_second_run_says_where_it_goes_on(run, faulty, folder, tmp_path):
     faulty.plan = ["none"] * 6 + [("error", (401, "unauthorized"))] * 99
     out = tmp_path / "x.npz"
     assert run(folder, "-o", out, "--shard-size", 10, "--batch-size", 5, "--in-flight", 1).exit_code != 0
+    done = sum(faulty.seen[:6])
     faulty.plan = []
     result = run(folder, "-o", out, "--shard-size", 10)
-    assert "going on after 30 images" in result.stderr
+    assert f"going on after {done} images" in result.stderr
     assert complete(out, folder)
 
 
@@ -396,6 +397,26 @@ def test_an_update_embeds_what_is_new_or_changed_and_forgets_what_is_gone(run, f
     )
 
 
+def test_an_update_that_is_interrupted_leaves_the_file_alone_and_goes_on(
+    run, faulty, folder, tmp_path, interrupted_after
+):
+    out = tmp_path / "x.npz"
+    assert run(folder, "-o", out).exit_code == 0
+    before = out.read_bytes()
+    for i in range(40):
+        (folder / f"{i:03d}.jpg").write_text(f"{500 + i}")
+    restore = interrupted_after(10, signal.SIGINT)
+    stopped = run(folder, "-o", out, "--update", "--batch-size", 2)
+    assert "20 kept; the same command goes on" in stopped.stderr
+    assert out.read_bytes() == before
+
+    restore()
+    embedded = sum(faulty.seen)
+    assert run(folder, "-o", out, "--update").exit_code == 0
+    assert sum(faulty.seen) == embedded + 20
+    assert sorted(Embeddings.load(out).indices.tolist()) == [*range(40, 100), *range(500, 540)]
+
+
 def test_an_update_from_one_folder_leaves_what_lies_elsewhere(run, faulty, folder, tmp_path):
     out = tmp_path / "x.npz"
     (folder / "cats").mkdir()
@@ -496,10 +517,9 @@ def test_when_nothing_could_be_embedded_the_fix_is_that_of_the_first_failure(run
 
 
 def test_two_runs_do_not_write_one_file(run, faulty, folder, tmp_path):
-    from nonneg_client.bulk.file_run import BulkJob
-    from nonneg_client.wire.protocol import Options
+    from nonneg_core.files.one_writer import one_writer
 
-    with BulkJob(tmp_path / "x.npz", Options(), root=tmp_path):
+    with one_writer(tmp_path / "x.npz"):
         assert "another nonneg is writing" in str(run(folder, "-o", tmp_path / "x.npz").exception)
 
 

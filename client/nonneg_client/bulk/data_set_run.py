@@ -1,16 +1,16 @@
-"""A whole run into a data set: what is there stays, what is missing is made, and the manifest comes last."""
+"""A whole run into a target: what is there stays, what is missing is made, and what makes it one comes last."""
 
 from __future__ import annotations
 
-from collections.abc import Generator
-from contextlib import closing
+from collections.abc import Generator, Iterable, Iterator
+from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import asdict, dataclass
 from typing import Any, Protocol
 
 from nonneg_client.bulk.groups import ImageGroup
 from nonneg_client.bulk.listing import Sources, groups, no_images
-from nonneg_client.bulk.run_lock import locked_target
-from nonneg_client.bulk.shard_job import MadeShard, ShardJob, ShardWriter
+from nonneg_client.bulk.run_lock import LockCheck, locked_target
+from nonneg_client.bulk.shard_job import DataSetShards, MadeShard, ShardJob, ShardStore, ShardWriter
 from nonneg_client.embedder import Embedder
 from nonneg_core.errors import ConfigInvalid, DataInvalid
 from nonneg_core.terminal.progress import ProgressBar
@@ -28,6 +28,7 @@ from nonneg_vectors.storage.data_set_files import (
     write_job,
     write_manifest,
 )
+from nonneg_vectors.storage.results import FailureRecord
 
 
 class ShardRunner(Protocol):
@@ -40,21 +41,59 @@ class ShardRunner(Protocol):
         """Return how many images there are, once all are listed."""
 
 
+@dataclass(frozen=True)
+class RunResult:
+    """What a run has made, and what it could not."""
+
+    summary: str
+    failed: int
+    reasons: Iterable[FailureRecord]
+    listed_in: object
+
+
+class RunTarget(ShardStore, Protocol):
+    """Where a run goes: a data set, or a file of vectors."""
+
+    place: Address  # the folder of its shards
+
+    def opened(self, sources: Sources, *, replace: bool) -> AbstractContextManager[LockCheck]:
+        """Keep other runs out; with `replace` forget what is there."""
+
+    def settings(self, sources: Sources) -> dict[str, Any]:
+        """Return what of the sources a second run must have in common with the first."""
+
+    def left(self, image_groups: list[ImageGroup], sources: Sources, job: ShardJob) -> list[ImageGroup]:
+        """Return what is to be made sure of."""
+
+    def finish(self, sources: Sources, job: ShardJob, shards: list[Shard]) -> RunResult:
+        """Make the shards one."""
+
+    def remains(self) -> str | None:
+        """Say what an interrupted run leaves; None where it is nothing."""
+
+
 class InProcess:
     """One process: a group after the other."""
 
-    def __init__(self, embedder: Embedder) -> None:
-        self._embedder = embedder
+    def __init__(self, embedder: Embedder, target: RunTarget, bar: ProgressBar) -> None:
+        self._embedder, self._target, self._bar = embedder, target, bar
         self._listed: int | None = None
+        self._done = 0
 
     def run(self, sources: Sources, job: ShardJob) -> Generator[MadeShard, None, None]:
         """Yield the shards in the order of the sources."""
-        image_groups: list[ImageGroup] = list(groups(sources))
-        self._listed = sum(len(group.ids) for group in image_groups)
-        yield from map(ShardWriter(job, self._embedder).ensure, image_groups)
+        left = self._target.left(list(groups(sources)), sources, job)
+        self._listed = sum(len(group.ids) for group in left)
+        writer = ShardWriter(job, self._embedder, self._target, self._move)
+        for group in left:
+            yield from writer.shards(group)
 
     def listed(self) -> int | None:
         return self._listed
+
+    def _move(self, images: int) -> None:
+        self._done += images
+        self._bar.move(self._done, self._listed)
 
 
 @dataclass
@@ -63,35 +102,26 @@ class EmbeddingRun:
 
     sources: Sources
     job: ShardJob
-    quiet: bool = False
+    target: RunTarget
+    bar: ProgressBar
     images: int = 0
-    fresh: int = 0
 
-    def through(self, runner: ShardRunner, *, replace: bool = False) -> DataSetManifest:
-        """Make what is missing, and write the manifest."""
-        target = self.job.target
-        _apart(target, self.sources)
-        with locked_target(target) as check:
-            if replace:
-                clear(target)
+    def through(self, runner: ShardRunner, *, replace: bool = False) -> RunResult:
+        """Make what is missing, and make it one."""
+        with self.target.opened(self.sources, replace=replace) as check:
             self._begin()
             shards: dict[str, Shard] = {}
-            bar = ProgressBar("embedding", shown=False if self.quiet else None, lines=True)
-            with closing(runner.run(self.sources, self.job)) as coming, bar:
+            with closing(runner.run(self.sources, self.job)) as coming, self.bar:
                 for made in coming:
                     check()
                     shards[made.shard.name] = made.shard
-                    self._count(made, bar, runner.listed())
+                    self.images += made.shard.images
+                    self.bar.move(self.images, runner.listed())
             check()
-            return self._finish(list(shards.values()))
-
-    def _count(self, made: MadeShard, bar: ProgressBar, total: int | None) -> None:
-        self.images += made.shard.images
-        self.fresh += made.shard.images * made.fresh
-        bar.move(self.images, total)
+            return self.target.finish(self.sources, self.job, list(shards.values()))
 
     def _begin(self) -> None:
-        settings = self._asked()
+        settings = self._settings()
         before = read_job(self.job.target)
         if before is None:
             write_job(self.job.target, settings)
@@ -104,34 +134,49 @@ class EmbeddingRun:
                     field=name,
                 )
 
-    def _asked(self) -> dict[str, Any]:
-        sources = {**asdict(self.sources), "names": [str(Address.of(name)) for name in self.sources.names]}
+    def _settings(self) -> dict[str, Any]:
         options = {**asdict(self.job.options), "downscale": self.job.downscale}
         model = {"model": self.job.model.name, "fingerprint": self.job.model.fingerprint}
-        return {**sources, **options, **model, "provider": self.job.provider}
+        return {**self.target.settings(self.sources), **options, **model, "provider": self.job.provider}
 
-    def _finish(self, shards: list[Shard]) -> DataSetManifest:
+
+class DataSet(DataSetShards):
+    """A data set as the target of a run."""
+
+    @contextmanager
+    def opened(self, sources: Sources, *, replace: bool) -> Iterator[LockCheck]:
+        _apart(self.place, sources)
+        with locked_target(self.place) as check:
+            if replace:
+                clear(self.place)
+            yield check
+
+    def settings(self, sources: Sources) -> dict[str, Any]:
+        return {**asdict(sources), "names": [str(Address.of(name)) for name in sources.names]}
+
+    def left(self, image_groups: list[ImageGroup], _: Sources, __: ShardJob) -> list[ImageGroup]:
+        return image_groups
+
+    def remains(self) -> str:
+        return f"what is finished stays in {self.place}"
+
+    def finish(self, sources: Sources, job: ShardJob, shards: list[Shard]) -> RunResult:
         if not shards:
-            raise no_images(self.sources)
+            raise no_images(sources)
         shards.sort(key=lambda shard: (shard.first, shard.name))
-        form = self.job.empty()
+        form = job.empty()
         manifest = DataSetManifest(
-            form.model,
-            form.fingerprint,
-            form.dimensions,
-            self.job.options.top_k,
-            form.normalized,
-            tuple(shards),
+            form.model, form.fingerprint, form.dimensions, job.options.top_k, form.normalized, tuple(shards)
         )
         if not manifest.total("vectors"):
-            first = next(read_failed(self.job.target, shards))
+            first = next(read_failed(self.place, shards))
             raise DataInvalid(
                 f"none of {manifest.total('images')} images could be embedded; {first['id']}: {first['message']}",
                 fix=first["fix"] or "see the side table of failures",
             )
-        write_manifest(self.job.target, manifest)
-        remove_unnamed(self.job.target, manifest)
-        return manifest
+        write_manifest(self.place, manifest)
+        remove_unnamed(self.place, manifest)
+        return RunResult(str(manifest), manifest.total("failed"), read_failed(self.place, shards), self.place / FAILED)
 
 
 def clear(target: Address) -> None:

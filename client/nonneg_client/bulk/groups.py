@@ -13,7 +13,7 @@ import tarfile
 import tempfile
 import weakref
 import zlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Set
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -66,6 +66,7 @@ class ImageGroup:
 
     ids: tuple[str, ...]
     reader: Reader
+    rows: tuple[int, ...] | None = None  # of the reader, where it has more images than this group
 
     @property
     def name(self) -> str:
@@ -73,10 +74,15 @@ class ImageGroup:
 
     def items(self) -> Iterator[Item]:
         """Yield the images, none of which is read yet."""
-        for i, own in enumerate(self.ids):
+        for i, own in zip(self.rows or range(len(self.ids)), self.ids, strict=True):
             place = self.reader.place(i)
             path = Path(place.path) if place is not None and place.here else None
             yield Item(own, partial(self.reader.read, i), path=path)
+
+    def without(self, ids: Set[str]) -> ImageGroup:
+        """Return the images that have none of these ids."""
+        rows = tuple(i for i, own in enumerate(self.ids) if own not in ids)
+        return ImageGroup(tuple(self.ids[i] for i in rows), self.reader, rows)
 
 
 @dataclass(frozen=True)
@@ -95,17 +101,17 @@ class Files:
 
 
 @dataclass(frozen=True)
-class Link:
-    """One image behind a URL."""
+class Links:
+    """Images behind URLs."""
 
-    url: str
-    threads = 1
+    urls: tuple[str, ...]
+    threads = AT_ONCE
 
     def place(self, _: int) -> None:
         return None
 
-    def read(self, _: int) -> bytes:
-        return fetch(self.url)
+    def read(self, i: int) -> bytes:
+        return fetch(self.urls[i])
 
 
 @dataclass(frozen=True)

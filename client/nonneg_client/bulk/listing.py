@@ -16,7 +16,7 @@ from nonneg_client.bulk.groups import (
     Container,
     Files,
     ImageGroup,
-    Link,
+    Links,
     cut,
     is_tar,
     of_parquet,
@@ -171,7 +171,8 @@ def pieces(sources: Sources) -> Iterator[Piece]:
     nonempty = False
     names = list(dict.fromkeys(sources.names))
     for some in [[name] for name in names] if sources.apart else [names]:
-        for piece in _pieces_of(chain.from_iterable(_of_source(name, sources, root) for name in some), sources):
+        files = chain.from_iterable(_of_source(name, sources, root) for name in some)
+        for piece in _pieces_of(files if sources.apart else _once_each(files), sources):
             nonempty = True
             yield piece
     if not nonempty:
@@ -237,15 +238,23 @@ def _of_source(name: str, sources: Sources, root: Address) -> Iterator[tuple[str
         yield path_text(Path(own)) if place.here else own, address
 
 
+def _once_each(files: Iterable[tuple[str, Address | None]]) -> Iterator[tuple[str, Address | None]]:
+    """Yield files that may be named twice once."""
+    ids: set[str] = set()
+    for own, address in files:
+        if own not in ids:
+            ids.add(own)
+            yield own, address
+
+
 def _pieces_of(files: Iterable[tuple[str, Address | None]], sources: Sources) -> Iterator[Piece]:
     for kind, some in groupby(files, lambda file: "link" if file[1] is None else is_container(file[1])):
-        if kind == "link":
-            yield from (ImageGroup((own,), Link(own)) for own, _ in some)
-        elif kind:
+        if kind is True:
             yield from (Container(address, own) for own, address in some if address is not None)
-        else:
-            for near in cut(some, sources.size, itemgetter(0)):
-                yield ImageGroup(tuple(own for own, _ in near), Files(tuple(a for _, a in near if a is not None)))
+            continue
+        for near in cut(some, sources.size, itemgetter(0)):
+            ids = tuple(own for own, _ in near)
+            yield ImageGroup(ids, Links(ids) if kind else Files(tuple(a for _, a in near if a is not None)))
 
 
 def _typed_base(name: str) -> Address:

@@ -5,16 +5,17 @@ from __future__ import annotations
 import hashlib
 import heapq
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Protocol
 
 import numpy as np
 
 from nonneg_client.bulk.groups import ContainerGone, ImageGroup
-from nonneg_client.embedder import Embedder, EmbeddingsBuilder, Model
+from nonneg_client.embedder import Embedder, EmbeddingsBuilder, Model, grouped
 from nonneg_client.sources.image_sources import Item
 from nonneg_client.wire.protocol import Options
 from nonneg_core.errors import ConnectionFailed, DataInvalid, FingerprintMismatch
@@ -23,7 +24,7 @@ from nonneg_vectors.storage import parquet
 from nonneg_vectors.storage.addresses import Address
 from nonneg_vectors.storage.data_set_files import Shard, finished_shard, shard_names, write_shard
 from nonneg_vectors.storage.embeddings import Embeddings
-from nonneg_vectors.storage.results import Failure, reason
+from nonneg_vectors.storage.results import BatchResult, Failure, FailureRecord, reason
 
 
 @dataclass(frozen=True)
@@ -57,42 +58,94 @@ class MadeShard:
     fresh: bool
 
 
-class ShardWriter:
-    """Turns groups into shards with one embedder."""
+class ShardStore(Protocol):
+    """Where shards are written."""
 
-    def __init__(self, job: ShardJob, embedder: Embedder) -> None:
-        self._job = job
-        self._embedder = embedder
+    partial: bool  # whether a group may become several shards: after some seconds, and where a run is interrupted
+
+    def finished(self, name: str) -> Shard | None:
+        """Return what is said of a shard that is there."""
+
+    def write(self, vectors: Embeddings, reasons: Sequence[FailureRecord], described: Shard) -> Shard:
+        """Write a shard, whole or not at all, and return it with its size."""
+
+
+class DataSetShards:
+    """The shards of a data set."""
+
+    partial = False
+
+    def __init__(self, target: Address) -> None:
+        self.place = target
         self._there: frozenset[str] | None = None  # listed once: to open each that may be there is a request a shard
 
-    def ensure(self, group: ImageGroup) -> MadeShard:
-        """Return the group's shard: the one that is there, or a new one."""
+    def finished(self, name: str) -> Shard | None:
         if self._there is None:
-            self._there = shard_names(self._job.target)
-        there = finished_shard(self._job.target, group.name) if group.name in self._there else None
-        if there is None or (there.failed and self._job.retry_failed):
-            return MadeShard(self._made(group), True)
-        return MadeShard(there, False)
+            self._there = shard_names(self.place)
+        return finished_shard(self.place, name) if name in self._there else None
 
-    def _made(self, group: ImageGroup) -> Shard:
-        built = EmbeddingsBuilder("return")
+    def write(self, vectors: Embeddings, reasons: Sequence[FailureRecord], described: Shard) -> Shard:
+        return write_shard(self.place, vectors, reasons, described)
+
+
+class ShardWriter:
+    """Turns groups into shards with one embedder.
+
+    on_images: called with the number of images of each batch.
+    """
+
+    def __init__(
+        self,
+        job: ShardJob,
+        embedder: Embedder,
+        store: ShardStore | None = None,
+        on_images: Callable[[int], object] = lambda _: None,
+    ) -> None:
+        self._job = job
+        self._embedder = embedder
+        self._store = store or DataSetShards(job.target)
+        self._on_images = on_images
+
+    def ensure(self, group: ImageGroup) -> MadeShard:
+        """Return the group's shard in a store of whole groups."""
+        (made,) = self.shards(group)
+        return made
+
+    def shards(self, group: ImageGroup) -> Iterator[MadeShard]:
+        """Yield the group's shard that is there, or what is made of it."""
+        there = self._store.finished(group.name)
+        if there is not None and not (there.failed and self._job.retry_failed):
+            self._on_images(there.images)
+            yield MadeShard(there, False)
+            return
         items = read_ahead(group.items(), group.reader.threads)
-        with closing(self._embedder.stream(items, self._job.options, downscale=self._job.downscale)) as parts:
-            for part in parts:
-                built.add(part)
+        with closing(self._embedder.stream(items, self._job.options, downscale=self._job.downscale)) as stream:
+            parts = self._counted(stream)
+            for some in grouped(parts, len(group.ids)) if self._store.partial else [list(parts)]:
+                yield MadeShard(self._written(group, some), True)
+
+    def _counted(self, parts: Iterable[BatchResult]) -> Iterator[BatchResult]:
+        for part in parts:
+            self._on_images(len(part.results))
+            yield part
+
+    def _written(self, group: ImageGroup, parts: Iterable[BatchResult]) -> Shard:
+        built = EmbeddingsBuilder("return")
+        for part in parts:
+            built.add(part)
         raise_fault_of_source(built.failures)
         vectors = built.embeddings() if built.vectors else self._job.empty()
         if vectors.fingerprint != self._job.model.fingerprint:
             raise FingerprintMismatch(
-                f"the vectors are of {vectors.fingerprint}, and the data set of {self._job.model.fingerprint}",
+                f"the vectors are of {vectors.fingerprint}, and the run is of {self._job.model.fingerprint}",
                 fix="embed into another target, or begin again with --replace",
                 value=vectors.fingerprint,
             )
         reasons = [reason(failure) for failure in built.failures]
         entries = int((vectors.values.astype(np.float16) > 0).sum())
-        ids = group.ids
-        shard = Shard(group.name, ids[0], ids[-1], len(ids), len(vectors), entries, len(reasons), 0)
-        return write_shard(self._job.target, vectors, reasons, shard)
+        ids, images = group.ids, len(vectors) + len(reasons)
+        shard = Shard(group.name, ids[0], ids[-1], images, len(vectors), entries, len(reasons), 0)
+        return self._store.write(vectors, reasons, shard)
 
 
 def raise_fault_of_source(failures: Iterable[Failure]) -> None:

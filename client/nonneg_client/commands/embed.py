@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from nonneg_client.commands.embed_data_set import DataSetOptions, DataSetRun, for_data_sets
+from nonneg_client.commands.embed_data_set import BulkRun, DataSetOptions, for_data_sets, into_target, report_dry_run
 from nonneg_client.commands.embedder_options import embeds, served_model
 from nonneg_core.terminal.tables import printable
 
@@ -19,12 +18,7 @@ if TYPE_CHECKING:
     from nonneg_client.bulk.file_run import Kind
     from nonneg_client.commands.embedder_options import EmbedderOptions
     from nonneg_client.embedder import Embedder
-    from nonneg_client.sources.image_sources import Item
     from nonneg_client.wire.protocol import Options
-    from nonneg_vectors.storage.results import BatchResult, FailureRecord
-    from nonneg_vectors.storage.vector_files import Summary
-
-SHARD_OF_A_FILE = 2000  # images put away at once
 
 HELP = """Embed images through a server, or with --bundle in this process.
 
@@ -97,48 +91,29 @@ def embed(
     data_set: DataSetOptions,
 ) -> None:
     """Embed images through a server, or with --bundle in this process."""
-    from nonneg_client.commands.embed_update import as_before
     from nonneg_client.wire.protocol import Options
 
     options = Options(dimensions, top_k, normalize, model)
     kind = kind_of(update=update, retry_failed=retry_failed, replace=replace)
-    if data_set.meant(out):
-        data_set_run = DataSetRun(
-            tuple(_named(images)), str(out), options, downscale, shard_size, kind, quiet, data_set
-        )
-        raise SystemExit(min(1, data_set_run.run(through, root)))
-    if out is None and (kind != "new" or root is not None):
-        raise click.UsageError("--root, --update, --retry-failed and --replace need a file: name it with --out")
-    run = None if out is None else run_of(images, Path(out), root, kind, shard_size or SHARD_OF_A_FILE, data_set)
-    if run is not None and kind in ("update", "retry"):
-        options = as_before(run.out, options)
-    stream = EmbedStream(options, downscale, quiet)
-    with through.opened(in_flight=in_flight, batch_size=batch_size) as client:
-        failed = print_lines(client, stream, images) if run is None else into_file(client, stream, run)
-    if failed:
+    is_set = data_set.meant(out)
+    if is_set and (update or root is not None):
+        raise click.UsageError("--root and --update are for files of vectors, not for data sets")
+    if out is None:
+        if kind != "new" or root is not None:
+            raise click.UsageError("--root, --update, --retry-failed and --replace need a file: name it with --out")
+        with through.opened(in_flight=in_flight, batch_size=batch_size) as client:
+            if print_lines(client, _named(images), options, downscale, quiet):
+                raise SystemExit(1)
+        return
+    names = tuple(_named(images))
+    place = None if is_set else folder_of(names, root, Path(out), kind, listed="-" in images)
+    if place is not None and kind in ("update", "retry"):
+        from nonneg_client.bulk.file_run import as_before
+
+        options = as_before(Path(out), options)
+    run = BulkRun(names, out, options, downscale, shard_size, kind, quiet, in_flight, batch_size, data_set, place)
+    if report_dry_run(run, through) if data_set.dry_run else into_target(run, through):
         raise SystemExit(1)
-
-
-@dataclass(frozen=True)
-class FileRun:
-    """Which file is made, in which way, of which images in which folder."""
-
-    names: list[str]
-    out: Path
-    kind: Kind
-    root: Path
-    shard_size: int
-    column: str | None
-    id_column: str | None
-
-
-def run_of(
-    images: tuple[str, ...], out: Path, root: Path | None, kind: Kind, shard_size: int, how: DataSetOptions
-) -> FileRun:
-    """Return the run that is asked for; `-` is read to its end."""
-    names = list(_named(images))
-    place = folder_of(names, root, out, kind, listed="-" in images)
-    return FileRun(names, out, kind, place, shard_size, how.column, how.id_column)
 
 
 def kind_of(*, update: bool, retry_failed: bool, replace: bool) -> Kind:
@@ -148,7 +123,7 @@ def kind_of(*, update: bool, retry_failed: bool, replace: bool) -> Kind:
     return "update" if update else "retry" if retry_failed else "replace" if replace else "new"
 
 
-def folder_of(names: list[str], root: Path | None, out: Path, kind: Kind, *, listed: bool) -> Path:
+def folder_of(names: Sequence[str], root: Path | None, out: Path, kind: Kind, *, listed: bool) -> Path:
     """Choose the folder within which images are named: what is asked for, the file's own, or what names share."""
     from nonneg_client.sources.rooted_images import kept_root, root_of
     from nonneg_vectors.storage.vector_files import read_record
@@ -161,95 +136,26 @@ def folder_of(names: list[str], root: Path | None, out: Path, kind: Kind, *, lis
     return Path.cwd().resolve() if listed else root_of(names)
 
 
-class EmbedStream:
-    """How images go through the client: what is asked for, and whether a bar is shown."""
-
-    def __init__(self, options: Options, downscale: int | None, quiet: bool) -> None:
-        self.options = options
-        self._downscale = downscale
-        self._quiet = quiet
-
-    def of(self, client: Embedder, source: Iterable[Item], total: int | None = None) -> Iterator[BatchResult]:
-        """Yield the answers in order, watched."""
-        from contextlib import closing
-
-        from nonneg_client.embedder import EmbeddingProgress
-
-        parts = client.stream(source, self.options, downscale=self._downscale)
-        with closing(parts), EmbeddingProgress(total, False if self._quiet else None, lines=True) as watch:
-            yield from watch.over(parts)
-
-
-def into_file(client: Embedder, stream: EmbedStream, run: FileRun) -> int:
-    """Embed everything that an earlier, interrupted run did not; return the number of failed images."""
-    from nonneg_client.bulk.file_run import BulkJob
-    from nonneg_client.bulk.groups import AT_ONCE
-    from nonneg_client.bulk.shard_job import read_ahead
-    from nonneg_client.sources.rooted_images import rooted
-    from nonneg_core.process.long_runs import Interrupted, Interrupts
-    from nonneg_vectors.storage.results import read_failures
-    from nonneg_vectors.storage.vector_files import Summary, load
-
-    names, out, kind = run.names, run.out, run.kind
-    with Interrupts() as interrupts, BulkJob(out, stream.options, root=run.root, kind=kind) as job:
-        try:
-            items = list(rooted(names, run.root, column=run.column, id_column=run.id_column))
-            if not job.adopted:
-                from nonneg_client.commands.embed_update import adopt
-
-                if not adopt(job, items, names, run.root):
-                    return report_written(out, Summary.of(load(out)), read_failures(out))
-            elif job.done:
-                click.echo(f"{out}: going on after {len(job.done)} images", err=True)
-            if job.kind == "retry":
-                failed = {r["id"] for r in read_failures(out)}
-                items = [item for item in items if item.id in failed]
-            left = list(job.left(items))
-            coming = read_ahead(left, AT_ONCE) if any(item.path is None for item in left) else left
-            job.write(stream.of(client, coming, len(left)), shard_size=run.shard_size, guard=interrupts.deferred)
-            summary = job.finish()
-        except Interrupted as interrupted:
-            done = len(job.done) if job.adopted else 0
-            click.echo(f"{interrupted}: {left_by_interruption(done, replace=kind == 'replace')}", err=True)
-            raise SystemExit(interrupted.exit_code) from None
-    return report_written(out, summary, job.reasons)
-
-
-def left_by_interruption(images: int, *, replace: bool) -> str:
-    """Say what an interrupted run leaves, and how it goes on."""
-    if not images:
-        return "nothing was embedded yet"
-    return f"{images} kept; the same command {'without --replace ' if replace else ''}goes on"
-
-
-def report_written(out: Path, summary: Summary, failed: list[FailureRecord]) -> int:
-    """Say what was written and what was not."""
-    from nonneg_vectors.storage.results import failures_of
-
-    click.echo(f"{out}: {summary}")
-    for reason in failed[:20]:
-        click.echo(printable(f"failed {reason['id']}: {reason['message']}"), err=True)
-    if failed:
-        click.echo(f"{len(failed)} failed, listed in {failures_of(out)}; --retry-failed tries them again", err=True)
-    return len(failed)
-
-
-def print_lines(client: Embedder, stream: EmbedStream, images: tuple[str, ...]) -> int:
+def print_lines(client: Embedder, names: Iterator[str], options: Options, downscale: int | None, quiet: bool) -> int:
     """Print one JSON object a vector, as they come; return how many images failed."""
+    from contextlib import closing
+
+    from nonneg_client.embedder import EmbeddingProgress
     from nonneg_client.sources.image_sources import items
     from nonneg_vectors.storage.results import Failure
 
     failed = 0
-    for part in stream.of(client, items(_named(images))):
-        for result in part.results:
+    parts = client.stream(items(names), options, downscale=downscale)
+    with closing(parts), EmbeddingProgress(None, False if quiet else None, lines=True) as watch:
+        for answer, result in ((part, result) for part in watch.over(parts) for result in part.results):
             if isinstance(result, Failure):
                 failed += 1
                 click.echo(printable(f"failed {result.id}: {result.error}"), err=True)
                 continue
             line = {
                 "id": result.id,
-                "dimensions": part.dimensions,
-                "fingerprint": part.fingerprint,
+                "dimensions": answer.dimensions,
+                "fingerprint": answer.fingerprint,
                 "indices": result.indices.tolist(),
                 "values": [float(f"{value:.7g}") for value in result.values],
             }

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 from dataclasses import dataclass, fields
-from functools import wraps
+from functools import partial, wraps
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,14 +15,13 @@ from nonneg_client.commands.embedder_options import DEFAULT_BUNDLE, Command
 from nonneg_core.terminal.tables import printable
 
 if TYPE_CHECKING:
-    from nonneg_client.bulk.data_set_run import EmbeddingRun, ShardRunner
+    from nonneg_client.bulk.data_set_run import EmbeddingRun, RunTarget, ShardRunner
     from nonneg_client.bulk.file_run import Kind
     from nonneg_client.bulk.listing import Sources
     from nonneg_client.commands.embedder_options import EmbedderOptions
     from nonneg_client.wire.protocol import Options
-    from nonneg_vectors.storage.data_set_files import DataSetManifest
 
-SHARD = 500  # images of a shard, if nothing else is asked for
+SHARD, SHARD_OF_A_FILE = 500, 2000  # images, if nothing else is asked for
 SHOWN = 20  # failures that are printed
 
 
@@ -83,7 +83,7 @@ def for_data_sets(command: Command) -> Command:
 
 
 @dataclass(frozen=True)
-class DataSetRun:
+class BulkRun:
     """What is asked for."""
 
     names: tuple[str, ...]
@@ -93,20 +93,20 @@ class DataSetRun:
     shard_size: int | None
     kind: Kind
     quiet: bool
+    in_flight: int
+    batch_size: int
     how: DataSetOptions
-
-    def run(self, through: EmbedderOptions, root: Path | None) -> int:
-        """Embed what is missing, or say what that would take; return the number of failed images."""
-        if self.kind == "update" or root is not None:
-            raise click.UsageError("--root and --update are for files of vectors, not for data sets")
-        return report_dry_run(self, through) if self.how.dry_run else into_data_set(self, through)
+    root: Path | None  # of a file of vectors; None for a data set
 
     @property
     def sources(self) -> Sources:
         """What is to be listed."""
         from nonneg_client.bulk.listing import Sources
 
-        return Sources(self.names, self.shard_size or SHARD, self.how.column, self.how.id_column)
+        if self.root is None:
+            return Sources(self.names, self.shard_size or SHARD, self.how.column, self.how.id_column)
+        size = self.shard_size or SHARD_OF_A_FILE
+        return Sources(self.names, size, self.how.column, self.how.id_column, str(self.root), apart=False)
 
 
 def is_data_set(out: str) -> bool:
@@ -114,26 +114,36 @@ def is_data_set(out: str) -> bool:
     return "://" in out or out.endswith("/") or not Path(out).suffix or Path(out).is_dir()
 
 
-def into_data_set(run: DataSetRun, through: EmbedderOptions) -> int:
+def into_target(run: BulkRun, through: EmbedderOptions) -> int:
     """Embed what is missing; return the number of failed images."""
+    from nonneg_client.bulk.data_set_run import DataSet
+    from nonneg_client.bulk.file_run import VectorFile
     from nonneg_core.process.long_runs import Interrupted, Interrupts
+    from nonneg_vectors.storage.addresses import Address
 
+    interrupts = Interrupts()
+    target: RunTarget = DataSet(Address.of(run.out))
+    if run.root is not None:
+        target = VectorFile(Path(run.out), run.root, run.kind, interrupts.deferred, partial(click.echo, err=True))
     with ExitStack() as stack:
-        runner, embedding = _opened(stack, run, through)
+        runner, embedding = _opened(stack, run, target, through)
         try:
-            with Interrupts():
-                manifest = embedding.through(runner, replace=run.kind == "replace")
+            with interrupts:
+                result = embedding.through(runner, replace=run.kind == "replace")
         except Interrupted as interrupted:
-            click.echo(
-                f"{interrupted}: what is finished stays in {run.out}; the same command "
-                f"{'without --replace ' * (run.kind == 'replace')}goes on",
-                err=True,
-            )
+            goes_on = f"; the same command {'without --replace ' * (run.kind == 'replace')}goes on"
+            remains = target.remains()
+            click.echo(f"{interrupted}: {remains + goes_on if remains else 'nothing was embedded yet'}", err=True)
             raise SystemExit(interrupted.exit_code) from None
-    return _told(run, manifest)
+    click.echo(f"{run.out}: {result.summary}")
+    for reason in islice(result.reasons, SHOWN):
+        click.echo(printable(f"failed {reason['id']}: {reason['message']}"), err=True)
+    if result.failed:
+        click.echo(f"{result.failed} failed, listed in {result.listed_in}; --retry-failed tries them again", err=True)
+    return result.failed
 
 
-def report_dry_run(run: DataSetRun, through: EmbedderOptions) -> int:
+def report_dry_run(run: BulkRun, through: EmbedderOptions) -> int:
     """List everything, try some, and print what the run would take; nothing fails by it."""
     from nonneg_client.bulk.listing import groups
     from nonneg_client.bulk.shard_job import estimate
@@ -148,18 +158,20 @@ def report_dry_run(run: DataSetRun, through: EmbedderOptions) -> int:
     return 0
 
 
-def _opened(stack: ExitStack, run: DataSetRun, through: EmbedderOptions) -> tuple[ShardRunner, EmbeddingRun]:
+def _opened(
+    stack: ExitStack, run: BulkRun, target: RunTarget, through: EmbedderOptions
+) -> tuple[ShardRunner, EmbeddingRun]:
     """Return what does the work, and the run that it is for."""
     from nonneg_client.bulk.data_set_run import EmbeddingRun, InProcess
     from nonneg_client.bulk.shard_job import ShardJob
     from nonneg_client.embedder import local
-    from nonneg_vectors.storage.addresses import Address
+    from nonneg_core.terminal.progress import ProgressBar
 
-    target = Address.of(run.out)
+    bar = ProgressBar("embedding", shown=False if run.quiet else None, lines=True)
     runner: Any
     if run.how.ray is None:
-        embedder = stack.enter_context(through.opened())
-        model, runner = embedder.model(run.options.model), InProcess(embedder)
+        embedder = stack.enter_context(through.opened(in_flight=run.in_flight, batch_size=run.batch_size))
+        model, runner = embedder.model(run.options.model), InProcess(embedder, target, bar)
     else:
         from nonneg_client.bulk.on_ray import OnRay, WorkerShape
 
@@ -168,25 +180,9 @@ def _opened(stack: ExitStack, run: DataSetRun, through: EmbedderOptions) -> tupl
         shape = WorkerShape(run.how.workers, run.how.worker_threads or 1, run.how.worker_gpus)
         runner = stack.enter_context(OnRay(run.how.ray, _named(through), shape))
     provider = None if run.how.worker_gpus is None else "cuda"
-    job = ShardJob(target, run.options, model, run.downscale, retry_failed=run.kind == "retry", provider=provider)
-    return runner, EmbeddingRun(run.sources, job, run.quiet)
+    job = ShardJob(target.place, run.options, model, run.downscale, retry_failed=run.kind == "retry", provider=provider)
+    return runner, EmbeddingRun(run.sources, job, target, bar)
 
 
 def _named(through: EmbedderOptions) -> str | None:
     return None if through.bundle in (None, DEFAULT_BUNDLE) else through.bundle
-
-
-def _told(run: DataSetRun, manifest: DataSetManifest) -> int:
-    """Say what was written and what was not."""
-    from itertools import islice
-
-    from nonneg_vectors.storage.addresses import Address
-    from nonneg_vectors.storage.data_set_files import FAILED, read_failed
-
-    click.echo(f"{run.out}: {manifest}")
-    failed = manifest.total("failed")
-    for reason in islice(read_failed(Address.of(run.out), manifest.shards), SHOWN):
-        click.echo(printable(f"failed {reason['id']}: {reason['message']}"), err=True)
-    if failed:
-        click.echo(f"{failed} failed, listed in {Address.of(run.out) / FAILED}; --retry-failed tries again", err=True)
-    return failed

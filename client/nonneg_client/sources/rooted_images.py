@@ -23,11 +23,9 @@ def root_of(names: Sequence[str]) -> Path:
     return common_folder(names)
 
 
-def rooted(
-    names: Iterable[str], root: Path, *, column: str | None = None, id_column: str | None = None
-) -> Iterator[Item]:
+def rooted(names: Iterable[str], root: Path) -> Iterator[Item]:
     """Yield the images that the names stand for, with their paths within the root as ids; none is read yet."""
-    sources = Sources(tuple(names), LISTED, column, id_column, str(root), apart=False)
+    sources = Sources(tuple(names), LISTED, within=str(root), apart=False)
     return chain.from_iterable(group.items() for group in groups(sources))
 
 

@@ -60,6 +60,17 @@ def test_hidden_files_and_links_that_lead_back_are_passed_over(photos: Path, tmp
     assert set(listed(str(tmp_path))) == {"a.jpg", "sub/c.jpg"}
 
 
+def test_addresses_on_the_web_are_grouped_and_what_is_named_twice_is_listed_once(photos: Path) -> None:
+    photo = str(sorted((photos / "cat").iterdir())[0])
+    addresses = tuple(f"http://127.0.0.1:1/{i}.jpg" for i in range(3))
+    sources = Sources((*addresses, photo, photo.replace("cat-0", "cat-?"), addresses[0]), 9, within="/", apart=False)
+    (links, *files) = groups(sources)
+    assert (links.ids, links.reader.threads > 1) == (addresses, True)
+    assert len({own for group in files for own in group.ids}) == sum(len(group.ids) for group in files)
+    assert links.without({addresses[1]}).ids == (addresses[0], addresses[2])
+    assert [item.id for item in links.without({addresses[0]}).items()] == list(addresses[1:])
+
+
 def test_a_glob_gives_what_matches(photos: Path) -> None:
     expected = {path.name for path in (photos / "cat").glob("*-[12].jpg")}
     assert set(listed(f"{photos}/cat/*-[12].jpg")) == expected
