@@ -42,6 +42,7 @@ class Claim(PlanSection):
     says: str
     paper: str = ""
     of_paper: PaperClaim | None = None  # which of the paper's claims it is a part of
+    beyond: bool = False  # what the paper does not claim: shown beside its claim, not part of the verdict
     why: str = ""  # what we think where it did not hold
     note: str = ""  # what a reader has to know beside the verdict
     checks: tuple[ClaimCheck, ...] = Field(min_length=1)
@@ -63,6 +64,7 @@ class StudyPlan(PlanSection):
     setting: str  # one sentence for people: data, network, size
     task: str
     seeds: tuple[int, ...] = Field(min_length=1)
+    decides: tuple[PaperClaim, ...] = ()  # the paper's claims whose recipe this study is the nearest to
     began_with: int | None = None  # so many of the seeds, the others added once results had been seen
     base: Record = {}
     variants: dict[str, Record] = Field(min_length=1)

@@ -71,6 +71,7 @@ class EncoderModule(nn.Module):
         batch_norm: bool = False,
         root: bool = False,
         power: float = 1.0,
+        standardised: bool = False,
     ) -> None:
         """Put a projector on a backbone: an MLP with `hidden` widths; without any if `dimensions` is None."""
         super().__init__()
@@ -78,6 +79,7 @@ class EncoderModule(nn.Module):
         self.view = view
         self.activation = activation
         self.hidden, self.output = _projector(backbone.width, hidden, dimensions)
+        self.standard = nn.BatchNorm1d(backbone.width, affine=False) if standardised else None
         self.norm = nn.BatchNorm1d(self.output.out_features) if batch_norm else None
         self.root, self.power = root, power
         self.register_buffer("mean", torch.tensor(backbone.mean).view(1, 3, 1, 1), persistent=False)
@@ -122,12 +124,18 @@ class EncoderModule(nn.Module):
 
     def preactivation(self, features: Tensor) -> Tensor:
         """Return the embedding before its activation."""
-        z: Tensor = self.output(self.hidden(self.rooted(features)))
+        z: Tensor = self.output(self.hidden_features(features))
         return z if self.norm is None else self.norm(z)
 
+    def hidden_features(self, features: Tensor) -> Tensor:
+        """Return what the projector's last layer sees; the features as it takes them where there is no other layer."""
+        x: Tensor = self.hidden(self.rooted(features))
+        return x
+
     def rooted(self, features: Tensor) -> Tensor:
-        """Return the features as the head takes them: their square roots, or as they are."""
-        return features.clamp(min=0).sqrt() if self.root else features
+        """Return the features as the head takes them: their square roots, standardised, or as they are."""
+        x = features.clamp(min=0).sqrt() if self.root else features
+        return x if self.standard is None else self.standard(x)
 
 
 def _projector(width: int, hidden: Sequence[int], dimensions: int | None) -> tuple[nn.Sequential, nn.Linear]:

@@ -67,6 +67,7 @@ def build_encoder(settings: RunSettings, *, pretrained: bool = True) -> EncoderM
         batch_norm=bool(model.batch_norm),
         root=model.root,
         power=model.power,
+        standardised=model.frozen,
     )
 
 

@@ -138,9 +138,9 @@ def check_labels(settings: RunSettings, images: Images) -> None:
 def allowed(method: str) -> tuple[str, ...]:
     """List the activations that go with a method: the controls' are signed, others non-negative, two towers' either.
 
-    A head without an activation is the control of one with it.
+    A head without an activation is the control of one with it; ce with one, of nce.
     """
-    if method == "two-tower":
+    if method in ("two-tower", "ce"):
         return (*NON_NEGATIVE, *CONTROLS)
     if method == "head":
         return (*NON_NEGATIVE, "identity")

@@ -100,6 +100,9 @@ class ModelSettings(SettingsSection):
     pretrained: str | None = Field(
         default=None, description="name of torchvision weights, for example DEFAULT; or the folder of a run"
     )
+    frozen: bool = Field(
+        default=False, description="only the projector learns, from the backbone's cached, standardised features"
+    )
     stem: Literal["auto", "small", "imagenet"] = Field(default="auto", description="auto: small up to 64 px")
     hidden: tuple[int, ...] | None = Field(
         default=None, description="widths of the projector's hidden layers; default: 256, none for a head"
@@ -176,7 +179,9 @@ class HeadSettings(SettingsSection):
         default=0.1, gt=0, description="of those softmaxes; lower: only the nearest count"
     )
     contrastive: float = Field(default=0.0, ge=0, description="cached random views of an image are positives")
-    labels: float = Field(default=0.0, ge=0, description="images of one class are positives")
+    labels: float = Field(
+        default=0.0, ge=0, description="images of one class are positives; of a frozen backbone's pairs, if not 0"
+    )
     reconstruction: float = Field(default=0.0, ge=0, description="decode the features")
     revive: float = Field(default=0.0, ge=0, description="dead dimensions explain what is left over")
     sparsity: float = Field(default=0.0, ge=0, description="fewer active dimensions")
@@ -187,6 +192,9 @@ class HeadSettings(SettingsSection):
     dead_after: int = Field(default=100, ge=1, description="steps without firing that make a dimension dead")
     revive_k: int = Field(default=64, ge=1, description="dead dimensions that may help each image")
     views: int = Field(default=0, ge=0, description="cached random views an image, beside the evaluation view")
+    views_seed: int | None = Field(
+        default=None, ge=0, description="draws the cached views, so that runs share them; default: the run's seed"
+    )
     cache: Path | None = Field(default=None, description="folder of the feature cache; default: $NONNEG_FEATURE_CACHE")
 
 
