@@ -59,6 +59,8 @@ class EncoderModule(nn.Module):
 
     mean: Tensor
     std: Tensor
+    centre: Tensor | None
+    spread: Tensor | None
 
     def __init__(
         self,
@@ -79,9 +81,10 @@ class EncoderModule(nn.Module):
         self.view = view
         self.activation = activation
         self.hidden, self.output = _projector(backbone.width, hidden, dimensions)
-        self.standard = nn.BatchNorm1d(backbone.width, affine=False) if standardised else None
         self.norm = nn.BatchNorm1d(self.output.out_features) if batch_norm else None
         self.root, self.power = root, power
+        self.register_buffer("centre", torch.zeros(backbone.width) if standardised else None)
+        self.register_buffer("spread", torch.ones(backbone.width) if standardised else None)
         self.register_buffer("mean", torch.tensor(backbone.mean).view(1, 3, 1, 1), persistent=False)
         self.register_buffer("std", torch.tensor(backbone.std).view(1, 3, 1, 1), persistent=False)
 
@@ -135,7 +138,16 @@ class EncoderModule(nn.Module):
     def rooted(self, features: Tensor) -> Tensor:
         """Return the features as the head takes them: their square roots, standardised, or as they are."""
         x = features.clamp(min=0).sqrt() if self.root else features
-        return x if self.standard is None else self.standard(x)
+        return x if self.centre is None or self.spread is None else (x - self.centre) / self.spread
+
+    @torch.no_grad()
+    def standardise(self, features: Tensor) -> None:
+        """Take mean and deviation of these features, (n, width), for those of all images."""
+        assert self.centre is not None
+        assert self.spread is not None
+        deviation = features.std(dim=0)
+        self.centre.copy_(features.mean(dim=0))
+        self.spread.copy_(deviation.clamp(min=0.01 * float(deviation.mean())))  # one that hardly varies says little
 
 
 def _projector(width: int, hidden: Sequence[int], dimensions: int | None) -> tuple[nn.Sequential, nn.Linear]:

@@ -119,7 +119,8 @@ def _learner(
 ) -> tuple[Method, Batches, Look]:
     """Return the method, what feeds it, and what a reading looks at."""
     method = None if settings.method == "head" else build_method(settings, encoder, images)
-    if method is not None and settings.model.frozen and not isinstance(images, ShardStream):
+    if method is not None and settings.model.frozen:
+        assert isinstance(images, Images)
         return _frozen(settings, encoder, method, images, watched, world, device)
     if isinstance(images, ShardStream):
         assert method is not None
@@ -159,6 +160,7 @@ def _frozen(
     """Feed a method with cached features, of test images as well: what does not change is computed once."""
     encoder.backbone.requires_grad_(False)
     pooled = _cached(settings, encoder, images, world, settings.head.views)
+    encoder.standardise(torch.from_numpy(every_view(pooled)))
     batches = FeatureBatches(images, pooled, method.views, device, by_class=settings.head.labels > 0)
     if watched is None:
         return method, batches, partial(embed_cached, encoder, pooled, batches.labels, settings.loop.monitor_images)
