@@ -49,9 +49,11 @@ class Claim(PlanSection):
 
 
 class Plot(PlanSection):
-    """A picture: a figure's bars by variant, several figures' bars side by side, or a series' lines."""
+    """A picture: a figure's bars by variant, several figures' bars side by side, a series' lines, or growth."""
 
     figures: tuple[str | tuple[str, ...], ...]
+    over: str | None = None  # a setting that variants of one kind, ncl-50 and ncl-150, differ in: lines over it
+    paper: dict[str, float] = {}  # figures of the paper, drawn at the end
     title: str = ""
     label: str = ""
 
