@@ -1,6 +1,6 @@
 """Writes docs/results.md and research/results-by-study.md from research/results: claims, our numbers, verdicts.
 
-python -m research.study.results_page            writes both pages
+python -m research.study.results_page            writes both pages, and docs/what-the-numbers-mean.md
 python -m research.study.results_page --print    prints the first
 """
 
@@ -10,7 +10,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from research.study import Study
+from research.study import Study, numbers_page
 from research.study.claim_verdict import FAILED, HELD, OPEN, PART, Checked, Verdict, decide, short, together
 from research.study.plan import read_plan
 from research.study.study_report import PICTURE
@@ -238,3 +238,4 @@ if __name__ == "__main__":
     else:
         PAGE.write_text(page(), encoding="utf-8")
         BY_STUDY.write_text(by_study(), encoding="utf-8")
+        numbers_page.PAGE.write_text(numbers_page.numbers_page(RESULTS), encoding="utf-8")

@@ -54,12 +54,13 @@ def correlation(z: NDArray[Any]) -> float:
 
 
 def median_correlation(z: NDArray[Any]) -> float:
-    """Return the median absolute cosine between two columns whose absolute entries add up to more than 10.
+    """Return the median absolute cosine between two columns whose entries add up to more than 10.
 
-    The NCL authors' figure; of vectors as they are, so that it leaves out more columns of shorter ones.
+    The NCL authors' figure; of vectors as they are, so that it leaves out more columns of shorter ones, and of signed
+    ones those that are negative on the whole.
     """
     z = np.asarray(z, dtype=np.float32)
-    cosines = _cosines(z[:, np.abs(z).sum(axis=0) > LEAST_SUM])
+    cosines = _cosines(z[:, z.sum(axis=0) > LEAST_SUM])
     return float(np.median(cosines)) if len(cosines) else 0.0
 
 

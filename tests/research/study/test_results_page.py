@@ -10,7 +10,7 @@ from typing import get_args
 
 import pytest
 
-from research.study import results_page
+from research.study import numbers_page, results_page
 from research.study.plan import PaperClaim, merged, read_plan
 from research.study.result_files import Result, read_results, write_result
 from research.study.study_runs import Study
@@ -25,6 +25,7 @@ def test_the_page_is_what_the_results_say() -> None:
     fix = "run python -m research.study.results_page"
     assert results_page.PAGE.read_text() == results_page.page(), fix
     assert results_page.BY_STUDY.read_text() == results_page.by_study(), fix
+    assert numbers_page.PAGE.read_text() == numbers_page.numbers_page(RESULTS), fix
 
 
 def test_the_page_has_a_row_for_each_of_the_papers_claims_and_is_read_in_five_minutes() -> None:
@@ -57,6 +58,15 @@ def test_the_first_complete_study_that_says_so_decides(tmp_path: Path) -> None:
     assert "Beyond the paper: bn did not hold here" in row()
     assert "Elsewhere:" in row()
     assert "[cifar10](../research/results-by-study.md#cifar10) did not hold here" in row()
+
+
+def test_each_figure_of_the_page_of_numbers_is_one_that_its_study_measures() -> None:
+    for figure in numbers_page.FIGURES:
+        study = Study(figure.study)
+        known = study.task.figures(study.measure)
+        for variant, name in (*figure.theirs, *figure.twin):
+            assert name in known, (figure.name, name)
+            assert variant in study.plan.variants, (figure.name, variant)
 
 
 def test_a_claim_of_the_paper_is_decided_by_a_study_that_measures_it() -> None:

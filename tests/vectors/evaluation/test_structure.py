@@ -67,7 +67,9 @@ def test_the_authors_two_figures_depend_on_lengths_as_theirs_do() -> None:
     z = (30 * vectors()).astype(np.float64)
     assert loose_sparsity(z) == np.mean([abs(x) < 1e-2 for row in z for x in row])
     assert loose_sparsity(z / 1e6) == 1.0
-    columns = [column for column in z.T if np.abs(column).sum() > 10]
+    z[:, 0] *= -1
+    columns = [column for column in z.T if sum(column) > 10]
+    assert len(columns) == 7
     cosines = [
         abs(float(a @ b)) / (np.linalg.norm(a) * np.linalg.norm(b))
         for i, a in enumerate(columns)

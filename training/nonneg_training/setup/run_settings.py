@@ -103,7 +103,13 @@ class ModelSettings(SettingsSection):
     frozen: bool = Field(
         default=False, description="only the projector learns, from the backbone's cached, standardised features"
     )
-    stem: Literal["auto", "small", "imagenet"] = Field(default="auto", description="auto: small up to 64 px")
+    stem: Literal["auto", "small", "padded", "imagenet"] = Field(
+        default="auto",
+        description="auto: small up to 64 px; padded: small with a padding of 2, as solo-learn's ResNets",
+    )
+    normalise: Literal["backbone", "cifar10", "cifar100"] = Field(
+        default="backbone", description="whose mean and deviation pixels are standardised by"
+    )
     hidden: tuple[int, ...] | None = Field(
         default=None, description="widths of the projector's hidden layers; default: 256, none for a head"
     )
@@ -214,6 +220,7 @@ class Optimiser(SettingsSection):
     lr: float = Field(default=1e-3, gt=0, description="peak of the learning rate")
     momentum: float = Field(default=0.9, ge=0, lt=1, description="AdamW's first beta")
     weight_decay: float = Field(default=1e-4, ge=0, description="not of biases and norms")
+    eta: float = Field(default=0.02, gt=0, description="LARS's trust coefficient; its ratio is clipped as solo-learn's")
     warmup: float = Field(default=0.05, ge=0, lt=1, description="share of the steps in which the rate rises")
 
 
