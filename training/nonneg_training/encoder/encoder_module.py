@@ -131,7 +131,7 @@ class EncoderModule(nn.Module):
         return z if self.norm is None else self.norm(z)
 
     def hidden_features(self, features: Tensor) -> Tensor:
-        """Return what the projector's last layer sees; the features as it takes them where there is no other layer."""
+        """Return what the projector's last layer sees; the features where it is the only layer."""
         x: Tensor = self.hidden(self.rooted(features))
         return x
 
