@@ -56,7 +56,7 @@ FIGURES = (
     Published(
         "Every figure of the projector's output",
         "the trained encoder's",
-        "`main_eval.py` never calls `.eval()`: batch norm stays in training mode and takes the statistics of the test "
+        "the evaluation script never calls `.eval()`: batch norm stays in training mode and takes the statistics of the test "
         "batch. ImageNet-100 is read class by class, 128 images a batch: two or three classes",
         "the encoder in evaluation mode",
         "features", (), (),
@@ -80,7 +80,7 @@ FIGURES = (
     Published(
         "Sparsity",
         "more than 90 % of the entries are zero",
-        "in training: below 1e-5 of vectors of length one, a training batch. In `main_eval.py`: below 1e-2 of vectors "
+        "in training: below 1e-5 of vectors of length one, a training batch. In the evaluation script: below 1e-2 of vectors "
         "as they are, so that it depends on their length",
         "below 1e-5 of vectors of length one, test images",
         "features", (("ncl", "structure.sparsity_loose"),), (("ncl", "structure.sparsity"),),
@@ -88,7 +88,7 @@ FIGURES = (
     Published(
         "Correlation",
         "a picture",
-        "in `main_eval.py`: the median cosine of columns that add up to more than 10. In training: the mean cosine",
+        "in the evaluation script: the median cosine of columns that add up to more than 10. In training: the mean cosine",
         "the mean absolute cosine of live columns of vectors of length one",
         "features", _both("structure.correlation_median"), _both("structure.correlation"),
     ),
@@ -112,7 +112,7 @@ FIGURES = (
     Published(
         "Selection: linear probe of 512 of 2048",
         "68.9 of 68.9 by expected activation, random 64.3",
-        "`main_linear.py` probes the projector's output **before** the ReLU, in an order by the mean of the ReLU's "
+        "the linear script probes the projector's output **before** the ReLU, in an order by the mean of the ReLU's "
         "output on training views.",
         "before and after the ReLU, ridge regression; here all, and 512 by activation",
         "features-100",

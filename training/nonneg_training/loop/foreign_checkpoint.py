@@ -117,16 +117,16 @@ def _model(state: Tensors, path: Path, settings: RunSettings) -> ModelSettings:
     widths = [len(state[f"{PROJECTOR}{i}.weight"]) for i in _linear(state)]
     stem = state.get(f"{BACKBONE}conv1.weight")
     small = stem is not None and stem.shape[-1] == 3
-    asked, source = settings.model, settings.data.source.partition(":")[0]
-    return asked.model_copy(
+    given, source = settings.model, settings.data.source.partition(":")[0]
+    return given.model_copy(
         update={
             "backbone": backbone,
             "pretrained": None,
-            "stem": ("padded" if small else "imagenet") if asked.stem == "auto" else asked.stem,
-            "normalise": source if source in ("cifar10", "cifar100") else asked.normalise,
+            "stem": ("padded" if small else "imagenet") if given.stem == "auto" else given.stem,
+            "normalise": source if source in ("cifar10", "cifar100") else given.normalise,
             "hidden": tuple(widths[:-1]),
             "dimensions": widths[-1] if widths else 0,
-            "activation": asked.activation or ("identity" if settings.method in CONTROL_METHODS else "relu"),
+            "activation": given.activation or ("identity" if settings.method in CONTROL_METHODS else "relu"),
             "batch_norm": False,
         }
     )
@@ -134,8 +134,8 @@ def _model(state: Tensors, path: Path, settings: RunSettings) -> ModelSettings:
 
 def _linear(state: Tensors) -> list[int]:
     """Return the places of the projector's linear layers."""
-    found = (re.fullmatch(rf"{re.escape(PROJECTOR)}(\d+)\.weight", name) for name in state)
-    return sorted(int(match[1]) for match in found if match)
+    matches = (re.fullmatch(rf"{re.escape(PROJECTOR)}(\d+)\.weight", name) for name in state)
+    return sorted(int(match[1]) for match in matches if match)
 
 
 def _renamed(state: Tensors) -> Tensors:

@@ -28,7 +28,7 @@ def check_method(settings: RunSettings, images: Images | ShardStream) -> None:
     learnt = settings.model.pretrained or is_onnx_file(settings.model.backbone)
     if (method == "head" or settings.model.frozen) and not learnt:
         raise ConfigInvalid(
-            "a frozen backbone has to be one that has learnt something",
+            "a head, or model.frozen, needs a backbone that has learnt something",
             fix="set model.pretrained (DEFAULT, a torchvision name, or the folder of a run), or give an ONNX encoder",
             field="model.pretrained",
         )

@@ -164,9 +164,9 @@ def _frozen(
     batches = FeatureBatches(images, pooled, method.views, device, by_class=settings.head.labels > 0)
     if watched is None:
         return method, batches, partial(embed_cached, encoder, pooled, batches.labels, settings.loop.monitor_images)
-    seen = _cached(settings, encoder, watched, world, 0)
+    test = _cached(settings, encoder, watched, world, 0)
     labels = torch.from_numpy(watched.labels)
-    return method, batches, partial(embed_cached, encoder, seen, labels, settings.loop.monitor_images)
+    return method, batches, partial(embed_cached, encoder, test, labels, settings.loop.monitor_images)
 
 
 def _cached(

@@ -137,13 +137,13 @@ def encode_cached(
 
 
 def _rows(encoder: EncoderModule, fresh: nn.Module, features: Tensor) -> dict[str, Floats]:
-    seen, raw = encoder.rooted(features), encoder.preactivation(features)
+    inputs, raw = encoder.rooted(features), encoder.preactivation(features)
     tensors = {
         "features": features,
         "hidden": encoder.hidden_features(features),
         "raw": raw,
         "z": encoder.activate(raw),
-        "untrained": fresh(seen),
+        "untrained": fresh(inputs),
     }
     return {name: rows.float().cpu().numpy() for name, rows in tensors.items()}
 
