@@ -56,8 +56,8 @@ FIGURES = (
     Published(
         "Every figure of the projector's output",
         "the trained encoder's",
-        "the evaluation script never calls `.eval()`: batch norm stays in training mode and takes the statistics of the test "
-        "batch. ImageNet-100 is read class by class, 128 images a batch: two or three classes",
+        "the evaluation script never calls `.eval()`: batch norm stays in training mode and takes the statistics of the "
+        "test batch. ImageNet-100 is read class by class, 128 images a batch: two or three classes",
         "the encoder in evaluation mode",
         "features", (), (),
     ),
@@ -80,15 +80,16 @@ FIGURES = (
     Published(
         "Sparsity",
         "more than 90 % of the entries are zero",
-        "in training: below 1e-5 of vectors of length one, a training batch. In the evaluation script: below 1e-2 of vectors "
-        "as they are, so that it depends on their length",
+        "in training: below 1e-5 of vectors of length one, a training batch. In the evaluation script: below 1e-2 of "
+        "vectors as they are, so that it depends on their length",
         "below 1e-5 of vectors of length one, test images",
         "features", (("ncl", "structure.sparsity_loose"),), (("ncl", "structure.sparsity"),),
     ),
     Published(
         "Correlation",
         "a picture",
-        "in the evaluation script: the median cosine of columns that add up to more than 10. In training: the mean cosine",
+        "in the evaluation script: the median cosine of columns that add up to more than 10. In training: "
+        "the mean cosine",
         "the mean absolute cosine of live columns of vectors of length one",
         "features", _both("structure.correlation_median"), _both("structure.correlation"),
     ),
