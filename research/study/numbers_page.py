@@ -56,8 +56,8 @@ FIGURES = (
     Published(
         "Every figure of the projector's output",
         "the trained encoder's",
-        "the evaluation script never calls `.eval()`: batch norm stays in training mode and takes the statistics of the "
-        "test batch. ImageNet-100 is read class by class, 128 images a batch: two or three classes",
+        "the evaluation script never calls `.eval()`: batch norm stays in training mode and takes the statistics of "
+        "the test batch. ImageNet-100 is read class by class, 128 images a batch: two or three classes",
         "the encoder in evaluation mode",
         "features", (), (),
     ),
