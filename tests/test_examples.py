@@ -123,3 +123,13 @@ def test_a_retriever_gives_documents(run, photos: Path, tmp_path: Path, server: 
     assert len(lines) == 4
     assert lines[0].startswith("cat/cat-0.jpg {")
     assert "'folder': 'cat'" in lines[0]
+
+
+@pytest.mark.nightly
+def test_an_ncl_encoder_is_trained_and_served(run, tmp_path: Path) -> None:
+    root = os.environ.get("NONNEG_DATA")
+    if not root or not (Path(root) / "cifar-10-batches-py").is_dir():
+        pytest.skip("$NONNEG_DATA holds no cifar-10-batches-py")
+    lines = run("ncl_from_nothing.py", root, tmp_path / "work", 20).splitlines()
+    assert [line.split()[0] for line in lines if "dimensions, " in line and "active: {" in line] == ["512", "128"]
+    assert (tmp_path / "work" / "dimensions.png").is_file()

@@ -14,7 +14,7 @@ from pydantic import Field, PositiveInt
 
 from nonneg_core.arrays import Floats
 from nonneg_core.errors import ConfigInvalid
-from nonneg_core.shortening import keep_largest
+from nonneg_core.shortening import keep_largest, unit
 from nonneg_training.data import Images, open_source, unseen
 from nonneg_training.data.named_data_sets import FACTORS
 from nonneg_training.loop.build_encoder import resolve
@@ -27,14 +27,15 @@ from nonneg_training.measure.encoder_outputs import Outputs, encode_cached, enco
 from nonneg_training.setup.process_group import ProcessGroup
 from nonneg_training.setup.run_settings import SETTINGS_FILE as CONFIG
 from nonneg_training.setup.run_settings import Data, RunSettings, validate
-from nonneg_vectors.evaluation.retrieval import SELECTIONS
+from nonneg_vectors.evaluation.retrieval import SELECTIONS, falling
+from nonneg_vectors.evaluation.structure import consistency, cut_columns
 from research.study import robustness
-from research.study.disentanglement import information_gap
+from research.study.disentanglement import information_gap, matched_classes
 from research.study.figure_names import encoder_figures
 from research.study.plan import Record, merged
 from research.study.task import Figures, Task, TaskSettings, checked
 
-CODES = ("trained", "raw", "relu")
+CODES = ("trained", "raw", "relu", "hidden", "official")
 APART = ("data.root", "head.cache", "loop.threads", "loop.device")  # where and on what, not what
 
 
@@ -52,7 +53,11 @@ class Measure(TaskSettings):
     ask: Which | None = None  # default: the data's test images
     teach: Which | None = None  # default: the images that were trained on
     structure: bool = True
-    codes: tuple[str, ...] = ("trained",)  # trained; raw: before the activation; relu: raw, cut at zero
+    # trained; raw: before the activation; relu: raw, cut at zero; hidden: what the last layer sees; official: raw, its
+    # columns by expected activation after the ReLU, as the authors' code probes them
+    codes: tuple[str, ...] = ("trained",)
+    cuts: tuple[Annotated[float, Field(gt=0, le=1)], ...] = ()  # consistency of each column's largest share of images
+    matched: bool = False  # how well each class has one dimension
     lengths: tuple[PositiveInt, ...] = ()
     selections: tuple[str, ...] = ()
     keep: tuple[PositiveInt, ...] = ()  # so many of each vector's entries, the largest, before probe and neighbours
@@ -138,12 +143,18 @@ def measured(run: Path, settings: RunSettings, what: Measure, root: Path | None)
     encoder, seed, data = load_encoder(run), settings.seed, settings.data
     rows = runner(encoder, seed=seed)
     look = partial(encode_images, rows, view=encoder.view)
-    if settings.method == "head":
+    if settings.method == "head" or settings.model.frozen:
         look = partial(encode_cached, encoder, views=settings.views, seed=seed)
     test = _asked(data, what, root)
     teach = _images(data) if what.teach is None else _which(what.teach, root)
     tested, taught = look(images=test), look(images=teach, seconds=False)
     figures = _structure(tested) if what.structure else {}
+    for share in what.cuts:
+        counts = np.full(tested.z.shape[1], max(1, round(share * len(tested.z))))
+        largest = cut_columns(unit(tested.z), counts)
+        figures[f"cut.{share:g}.consistency"] = consistency(largest, tested.labels).weighted
+    if what.matched:
+        figures["matched.dimensions"] = matched_classes(unit(tested.z), tested.labels)
     figures |= _probes(taught, tested, what, seed)
     if what.transfer is not None:
         sides = [look(images=_which(side, root), seconds=False) for side in what.transfer]
@@ -186,7 +197,7 @@ def _probes(taught: Outputs, tested: Outputs, what: Measure, seed: int) -> Figur
     if taught.features is not None and tested.features is not None:
         figures |= _figures("backbone", probing.probe_rows((taught.features, tested.features), labels))
     for codes in what.codes:
-        pair = (_codes(taught, codes), _codes(tested, codes))
+        pair = _pair(taught, tested, codes)
         probes = probing.probe_rows(pair, labels, lengths=what.lengths, selections=what.selections, seed=seed)
         figures |= _figures("embedding" if codes == "trained" else codes, probes)
     for k in what.keep:
@@ -205,11 +216,20 @@ def _figures(before: str, probes: list[probing.ProbeResult]) -> Figures:
     return figures
 
 
-def _codes(outputs: Outputs, name: str) -> Floats:
+def _pair(taught: Outputs, tested: Outputs, name: str) -> tuple[Floats, Floats]:
+    """Return the codes of that name, of the images that teach and of those that are asked."""
     if name == "trained":
-        return outputs.z
-    assert outputs.raw is not None
-    return outputs.raw if name == "raw" else np.maximum(outputs.raw, 0)
+        return taught.z, tested.z
+    if name == "hidden":
+        return np.asarray(taught.hidden), np.asarray(tested.hidden)
+    raw = np.asarray(taught.raw), np.asarray(tested.raw)
+    if name == "raw":
+        return raw
+    relu = np.maximum(raw[0], 0), np.maximum(raw[1], 0)
+    if name == "relu":
+        return relu
+    order = falling(unit(relu[0]).mean(axis=0))
+    return raw[0][:, order], raw[1][:, order]
 
 
 def _finetuned(name: str, settings: RunSettings, run: Path, changes: Record, work: Path) -> Figures:
@@ -233,10 +253,11 @@ def _by_epoch(run: Path) -> Figures:
     for name in ("knn", "test_accuracy", "nnz", "live"):
         series = _series(run, name)
         if series:
-            early = series[max(0, round(len(series) / 4) - 1)]
+            early = {share: series[max(0, round(len(series) / share) - 1)] for share in (4, 8)}
             figures |= {
                 f"train.{name}": series[-1],
-                f"train.{name}.at_quarter": early,
+                f"train.{name}.at_quarter": early[4],
+                f"train.{name}.at_eighth": early[8],
                 f"train.{name}.by_epoch": series,
             }
     speeds = [float(row["images_per_second"]) for row in rows]

@@ -25,10 +25,12 @@ ROW = tuple(field.name for field in fields(ProbeResult) if field.name not in ("s
 def encoder_figures(what: Measure) -> frozenset[str]:
     """Return the names of all that `what` can measure of a run."""
     names = {"train.loss", "train.images_per_second"}
-    names |= _under((f"train.{column}" for column in BY_EPOCH), ("", ".at_quarter", ".by_epoch"))
+    names |= _under((f"train.{column}" for column in BY_EPOCH), ("", ".at_quarter", ".at_eighth", ".by_epoch"))
     if what.structure:
         floors = ("structure", "floor.shuffled", "floor.rotated", "floor.untrained")
         names |= _under(floors, (f".{figure}" for figure in STRUCTURE))
+    names |= {f"cut.{share:g}.consistency" for share in what.cuts}
+    names |= {"matched.dimensions"} if what.matched else set()
     rows = _rows(what)
     names |= rows | ({f"transfer.{name}" for name in rows} if what.transfer else set())
     if what.corruptions:

@@ -42,15 +42,18 @@ class Claim(PlanSection):
     says: str
     paper: str = ""
     of_paper: PaperClaim | None = None  # which of the paper's claims it is a part of
+    beyond: bool = False  # what the paper does not claim: shown beside its claim, not part of the verdict
     why: str = ""  # what we think where it did not hold
     note: str = ""  # what a reader has to know beside the verdict
     checks: tuple[ClaimCheck, ...] = Field(min_length=1)
 
 
 class Plot(PlanSection):
-    """A picture: a figure's bars by variant, several figures' bars side by side, or a series' lines."""
+    """A picture: a figure's bars by variant, several figures' bars side by side, a series' lines, or growth."""
 
     figures: tuple[str | tuple[str, ...], ...]
+    over: str | None = None  # a setting that variants of one kind, ncl-50 and ncl-150, differ in: lines over it
+    paper: dict[str, float] = {}  # figures of the paper, drawn at the end
     title: str = ""
     label: str = ""
 
@@ -63,6 +66,7 @@ class StudyPlan(PlanSection):
     setting: str  # one sentence for people: data, network, size
     task: str
     seeds: tuple[int, ...] = Field(min_length=1)
+    decides: tuple[PaperClaim, ...] = ()  # the paper's claims whose recipe this study is the nearest to
     began_with: int | None = None  # so many of the seeds, the others added once results had been seen
     base: Record = {}
     variants: dict[str, Record] = Field(min_length=1)

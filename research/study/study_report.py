@@ -11,7 +11,7 @@ import numpy as np
 from nonneg_core.files.atomic import atomic_write
 from nonneg_core.terminal.tables import figure
 from research.study.claim_verdict import by_seed, decide, estimate, short
-from research.study.plan import Plot, StudyPlan
+from research.study.plan import Plot, StudyPlan, flat
 from research.study.result_files import Result
 
 if TYPE_CHECKING:
@@ -76,13 +76,15 @@ def draw(path: Path, plan: StudyPlan, plot: Plot, results: Sequence[Result]) -> 
         drawn.suptitle(plot.title)
     for axes, panel in zip(np.atleast_1d(drawn.subplots(1, len(plot.figures))), plot.figures, strict=True):
         name = panel if isinstance(panel, str) else ""
-        if not isinstance(panel, str):
+        if plot.over is not None:
+            _grown(axes, plot, panel, results)
+        elif not isinstance(panel, str):
             _grouped(axes, plan, panel, results)
         elif any(isinstance(r.figures.get(name), list) for r in results):
             _lines(axes, plan, name, results)
         else:
             _bars(axes, plan, name, results)
-        axes.set_title(name, fontsize=10)
+        axes.set_title(name or " and ".join(panel), fontsize=10 if name else 8)
         if plot.label:
             axes.set_xlabel(plot.label)
     with atomic_write(path) as temporary:
@@ -112,6 +114,27 @@ def _grouped(axes: Axes, plan: StudyPlan, names: Sequence[str], results: Sequenc
         axes.set_yscale("log")
     axes.set_xticks(range(len(plan.variants)), labels=list(plan.variants), rotation=30, ha="right", fontsize=8)
     axes.legend(fontsize=8)
+
+
+def _grown(axes: Axes, plot: Plot, panel: str | Sequence[str], results: Sequence[Result]) -> None:
+    """Draw figures over a setting: a line for each kind of variant, means and what each seed says."""
+    assert plot.over is not None
+    kinds = list(dict.fromkeys(r.variant.partition("-")[0] for r in results))
+    for style, name in zip("-:", [panel] if isinstance(panel, str) else panel, strict=False):
+        for place, kind in enumerate(kinds):
+            points: dict[float, list[float]] = {}
+            for r in results:
+                value = r.figures.get(name)
+                if r.variant.partition("-")[0] == kind and isinstance(value, (int, float)):
+                    points.setdefault(float(flat(r.settings)[plot.over]), []).append(value)
+            steps = sorted(points)
+            axes.plot(steps, [np.mean(points[x]) for x in steps], f"C{place}{style}", label=f"{kind} {name}")
+            for x in steps:
+                axes.plot([x] * len(points[x]), points[x], f"C{place}.", markersize=3)
+        if name in plot.paper:
+            axes.plot([axes.get_xlim()[1]], [plot.paper[name]], "k*", label="the paper")
+    axes.set_xscale("log")
+    axes.legend(fontsize=6)
 
 
 def _lines(axes: Axes, plan: StudyPlan, name: str, results: Sequence[Result]) -> None:

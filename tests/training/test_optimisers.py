@@ -9,20 +9,21 @@ from nonneg_training.loop.optimiser import LARS, build_optimiser, moments, resto
 from nonneg_training.setup.run_settings import Optimiser
 
 
-def test_lars_moves_a_matrix_by_its_own_length_and_a_bias_plainly() -> None:
+@pytest.mark.parametrize("clip", [False, True])
+def test_lars_moves_a_matrix_by_its_own_length_and_a_bias_plainly(clip: bool) -> None:
     layer = torch.nn.Linear(4, 3)
     torch.nn.init.ones_(layer.bias)
     w, b = layer.weight.detach().clone(), layer.bias.detach().clone()
     groups = [{"params": layer.parameters(), "weight_decay": 0.1}]
-    lars = LARS(groups, lr=0.5, momentum=0.9, eta=0.01)
+    lars = LARS(groups, lr=0.5, momentum=0.9, eta=0.2, clip=clip)
     velocity = [torch.zeros(3, 4), torch.zeros(3)]
     for seed in range(3):
         g = torch.Generator().manual_seed(seed)
         gw, gb = torch.randn(3, 4, generator=g), torch.randn(3, generator=g)
         layer.weight.grad, layer.bias.grad = gw.clone(), gb.clone()
         lars.step()
-        gw = gw + 0.1 * w
-        gw = gw * 0.01 * w.norm() / gw.norm()
+        ratio = float(0.2 * w.norm() / (gw.norm() + 0.1 * w.norm()))
+        gw = (gw + 0.1 * w) * (min(ratio / 0.5, 1.0) if clip else ratio)
         velocity = [0.9 * velocity[0] + gw, 0.9 * velocity[1] + gb]
         w, b = w - 0.5 * velocity[0], b - 0.5 * velocity[1]
     torch.testing.assert_close(layer.weight, w)

@@ -62,6 +62,7 @@ def test_a_recipe_runs_for_two_steps(recipe: Path, photos: Path, cifar: Path, tm
     changes |= {
         "loop.batch": 20 if named else 4,
         "loop.epochs": 1,
+        "loop.steps": 0,
         "loop.monitor_images": 8,
         "head.cache": str(tmp_path / "cache"),
     }

@@ -58,8 +58,16 @@ _FLAGS = {  # the flags that stand for one setting each
 @click.option("--batch", type=int, help="Images a step.")
 @click.option("--seed", type=int, help="The same seed gives the same weights.")
 @click.option("--set", "others", multiple=True, metavar="NAME=VALUE", help="Any other setting: --set views.blur=0.")
+@click.option(
+    "--from",
+    "checkpoint",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    help="Take over an encoder of solo-learn's layout (backbone.*, projector.*) as a run; nothing is trained.",
+)
 @click.option("--resume", is_flag=True, help="Go on from the checkpoint in --out.")
-def train(out: Path, config: str | None, others: tuple[str, ...], resume: bool, **flags: Any) -> None:
+def train(
+    out: Path, config: str | None, others: tuple[str, ...], checkpoint: Path | None, resume: bool, **flags: Any
+) -> None:
     """Train a non-negative encoder and leave its checkpoint in a folder.
 
     \b
@@ -67,6 +75,7 @@ def train(out: Path, config: str | None, others: tuple[str, ...], resume: bool, 
       nonneg train --data photos/ --backbone slim-resnet --out runs/photos
       nonneg train --config head --data photos/ --out runs/head
       nonneg train --method head --backbone clip.onnx --data photos/ --out runs/clip
+      nonneg train --from ncl.ckpt --data cifar10 --out runs/theirs
       nonneg export runs/photos --calibrate photos/ --out photos.bundle
 
     Interrupted by Ctrl-C or SIGTERM, it keeps the steps that are done, and the same command goes on.
@@ -79,6 +88,12 @@ def train(out: Path, config: str | None, others: tuple[str, ...], resume: bool, 
     changes |= dict(_assignment(text) for text in others)
     if resume and (config or changes):
         raise ConfigInvalid("--resume goes on with the run's own settings", fix="leave the other options out")
+    if checkpoint is not None:
+        from nonneg_training.loop.foreign_checkpoint import adopt
+
+        encoder = adopt(checkpoint, recipe_settings(config, changes), out)
+        click.echo(f"{out}: the encoder of {checkpoint}, {encoder.dimensions} dimensions, {encoder.activation}")
+        return
     try:
         outcome = training_run.resume(out) if resume else training_run.train(recipe_settings(config, changes), out)
     except Interrupted as interrupted:

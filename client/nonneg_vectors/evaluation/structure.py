@@ -20,7 +20,10 @@ from nonneg_vectors.evaluation.uncertainty import Interval, interval
 
 TEMPERATURE = 0.2  # of SEPIN's bound
 ZERO = 1e-5  # entries of row-normalised vectors below it, by absolute value, count as zero
+LOOSE_ZERO = 1e-2  # the same in the NCL authors' other script, of vectors as they are
+LEAST_SUM = 10  # a column whose entries add up to less has no part in the authors' correlation
 TOP = 0.01  # share of the images that count as a dimension's own, in `purity`
+BLOCK = 256  # pairs that SEPIN compares with each other
 
 
 def live_dimensions(z: NDArray[Any]) -> int:
@@ -38,16 +41,34 @@ def sparsity(z: NDArray[Any]) -> float:
     return float((np.abs(unit(z)) < ZERO).mean())
 
 
+def loose_sparsity(z: NDArray[Any]) -> float:
+    """Return the share of entries below 1e-2 of the vectors as they are: it depends on how long they happen to be."""
+    return float((np.abs(np.asarray(z)) < LOOSE_ZERO).mean())
+
+
 def correlation(z: NDArray[Any]) -> float:
     """Return the mean absolute cosine between two columns; dead ones have no direction and are left out."""
     rows = unit(z)
-    lengths = np.linalg.norm(rows, axis=0)
-    columns = rows[:, lengths > 0] / lengths[lengths > 0]  # (images, live)
-    live = columns.shape[1]
-    if live < 2:
-        return 0.0
-    cosines = np.abs(columns.T @ columns)
-    return float((cosines.sum(dtype=np.float64) - np.trace(cosines)) / (live * (live - 1)))
+    cosines = _cosines(rows[:, rows.any(axis=0)])
+    return float(cosines.mean(dtype=np.float64)) if len(cosines) else 0.0
+
+
+def median_correlation(z: NDArray[Any]) -> float:
+    """Return the median absolute cosine between two columns whose entries add up to more than 10.
+
+    The NCL authors' figure; of vectors as they are, so that it leaves out more columns of shorter ones, and of signed
+    ones those that are negative on the whole.
+    """
+    z = np.asarray(z, dtype=np.float32)
+    cosines = _cosines(z[:, z.sum(axis=0) > LEAST_SUM])
+    return float(np.median(cosines)) if len(cosines) else 0.0
+
+
+def _cosines(columns: NDArray[Any]) -> NDArray[Any]:
+    """Return the absolute cosine of every two columns, once each."""
+    directions = unit(columns.T)  # (columns, images)
+    cosines: NDArray[Any] = np.abs(directions @ directions.T)[np.triu_indices(len(directions), 1)]
+    return cosines
 
 
 @dataclass(frozen=True)
@@ -76,9 +97,10 @@ def purity(z: NDArray[Any], labels: Sequence[Any] | NDArray[Any], *, share: floa
     """Measure the most frequent class's share among the images with a dimension's largest entries, mean over live ones.
 
     The same number of images for every dimension (`share` of all), so that it needs no threshold: dense, signed vectors
-    and sparse ones can be compared by it. Images on which the dimension is not above zero do not count.
+    and sparse ones can be compared by it. Images on which the dimension is not above zero do not count. Rows are
+    normalised, or images with long vectors would be among the largest of every dimension.
     """
-    z = np.asarray(z)
+    z = unit(np.asarray(z))
     classes = codes(labels, len(z))
     count = max(2, round(len(z) * share))
     order = np.argsort(-z, axis=0, kind="stable")[:count]  # (count, D)
@@ -143,11 +165,20 @@ def sepin(lost: Doubles, ks: Sequence[int] = (1, 10, 100)) -> dict[str, Doubles]
 def sepin_ranked(first: NDArray[Any], second: NDArray[Any], *, temperature: float = TEMPERATURE) -> dict[str, Interval]:
     """Return SEPIN@k over the k most informative dimensions: chosen on one half of the pairs, measured on the other.
 
-    Chosen and measured on the same pairs the largest of many noisy estimates would be too large.
+    Chosen and measured on the same pairs the largest of many noisy estimates would be too large. Pairs are compared
+    with those of their own block, of about 256 pairs: the estimate depends on how many negatives there are.
     """
-    halves = [separate_information(first[i::2], second[i::2], temperature=temperature) for i in (0, 1)]
+    parts = [
+        separate_information(u, v, temperature=temperature) for u, v in zip(blocks(first), blocks(second), strict=True)
+    ]
+    halves = [np.concatenate(parts[i::2]) for i in (0, 1)]
     both = [sepin(halves[1 - i][:, np.argsort(-halves[i].mean(axis=0), kind="stable")]) for i in (0, 1)]
     return {k: interval(np.concatenate([both[0][k], both[1][k]])) for k in both[0]}
+
+
+def blocks(pairs: NDArray[Any]) -> list[NDArray[Any]]:
+    """Cut pairs into blocks of nearly one size, about 256, at least two of them."""
+    return np.array_split(np.asarray(pairs), max(2, round(len(pairs) / BLOCK)))
 
 
 def _info_nce(products: Doubles, first: Doubles, second: Doubles, temperature: float) -> Doubles:
@@ -158,7 +189,7 @@ def _info_nce(products: Doubles, first: Doubles, second: Doubles, temperature: f
     return np.asarray(np.log(np.exp(scores).sum(axis=1)) - np.diag(scores))
 
 
-# What the figures of structure are held against: codes that mean nothing, as sparse as those that are measured.
+# What the figures of structure are held against: codes that mean nothing, as often active as those that are measured.
 
 Codes = NDArray[np.float32]
 
@@ -170,17 +201,17 @@ def rotation(dimensions: int, seed: int = 0) -> Codes:
     return np.asarray(q * np.sign(np.diag(r)), dtype=np.float32)
 
 
-def sparsity_to_keep(z: NDArray[Any]) -> float | None:
-    """Return how sparse the floors of these codes have to be; None of signed codes, whose floors are signed as well."""
-    return None if (np.asarray(z) < 0).any() else sparsity(z)
+def cut_columns(z: NDArray[Any], counts: Sequence[int] | NDArray[Any], of: int | None = None) -> Codes:
+    """Keep what lies above a threshold a column, less the threshold, so that column j is above zero `counts[j]` times.
 
-
-def as_sparse(z: NDArray[Any], share: float | None) -> Codes:
-    """Return what lies above a threshold, less the threshold, so that `share` of it is zero; None: as it is."""
+    of: thresholds come from the first so many rows; equal entries count together.
+    """
     z = np.asarray(z, dtype=np.float32)
-    if share is None:
-        return z
-    cut: Codes = np.maximum(z - np.float32(np.quantile(z, min(share, 1.0))), 0)
+    rows = np.sort(z[:of], axis=0)[::-1]  # falling, (rows, D)
+    below = rows[-1] - np.maximum(np.abs(rows[-1]), 1) * np.float32(1e-6)  # keeps every row
+    counts = np.asarray(counts)
+    next_one = np.take_along_axis(rows, np.minimum(counts, len(rows) - 1)[None], axis=0)[0]
+    cut: Codes = np.maximum(z - np.where(counts >= len(rows), below, next_one), 0)
     return cut
 
 
@@ -202,15 +233,24 @@ class EncoderCodes:
         return EncoderCodes(parts[0], dict(zip(self.pictures, parts[1:], strict=True)))
 
 
-def floors(codes: EncoderCodes, untrained: EncoderCodes | None = None, *, seed: int = 0) -> dict[str, EncoderCodes]:
-    """Return codes that mean nothing and are as sparse as these: turned by one random rotation; an untrained head's.
+def floors(
+    codes: EncoderCodes, untrained: EncoderCodes | None = None, *, seed: int = 0, cut: bool = True
+) -> dict[str, EncoderCodes]:
+    """Return codes that mean nothing: these turned by one random rotation; an untrained head's.
 
-    All that a rotation loses is the axes.
+    Rows are unit vectors, so that no image counts for more than another. The rotation mixes live dimensions only, and
+    each direction is active on as many images as the axis in whose place it stands: all that is lost is the axes.
+    Directions of signed codes are active everywhere, and without `cut` all are: for figures without a threshold.
     """
-    share = sparsity_to_keep(codes.photos)
-    turned = {"rotated": codes.like(codes.all @ rotation(codes.photos.shape[1], seed))}
-    every = turned if untrained is None else {**turned, "untrained": untrained}
-    return {name: floor.like(as_sparse(floor.all, share)) for name, floor in every.items()}
+    rows = unit(codes.all)
+    live = np.flatnonzero(codes.photos.any(axis=0))
+    turned = np.zeros_like(rows)
+    turned[:, live] = rows[:, live] @ rotation(len(live), seed)
+    every = {"rotated": turned} if untrained is None else {"rotated": turned, "untrained": unit(untrained.all)}
+    if cut and not (codes.photos < 0).any():
+        counts = (codes.photos != 0).sum(axis=0)
+        every = {name: cut_columns(floor, counts, of=len(codes.photos)) for name, floor in every.items()}
+    return {name: codes.like(floor) for name, floor in every.items()}
 
 
 # The monosemanticity score: whether the images that activate a dimension are alike, in the eyes of another encoder.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from nonneg_core.arrays import Numbers
 from nonneg_core.errors import DataInvalid
+from nonneg_core.shortening import unit
 from nonneg_vectors.evaluation import structure as measures
 from nonneg_vectors.evaluation.structure import Codes, EncoderCodes, floors, mean_score
 
@@ -23,12 +24,14 @@ class CodeFigures:
 
     dimensions: int
     live: int  # dimensions that are not zero on every image
-    zero_share: float  # vectors without any entry
+    zero_share: float  # vectors without any entry; of a floor, images that it says nothing of
     nnz: float  # entries a vector that are not zero
     sparsity: float
+    sparsity_loose: float  # by the NCL authors' other threshold
     correlation: float
+    correlation_median: float  # the NCL authors'
     consistency: float  # weighted by how many images a dimension is active on
-    consistency_unweighted: float
+    consistency_unweighted: float  # the NCL authors'
     purity: float
     monosemanticity: float
     sepin: dict[str, float] | None  # @1, @10, @100, @all, in nats
@@ -41,8 +44,8 @@ class StructureReport:
 
     measured: CodeFigures
     shuffled: CodeFigures  # the same codes, the labels in another order
-    rotated: CodeFigures  # the same codes, randomly rotated and cut to the same sparsity
-    untrained: CodeFigures | None  # an untrained head on the same features, cut to the same sparsity
+    rotated: CodeFigures  # the same codes, randomly rotated; each direction as often active as an axis
+    untrained: CodeFigures | None  # an untrained head on the same features, as often active
     images: int
     classes: int
     estimator: str  # of SEPIN
@@ -76,8 +79,12 @@ def structure(
         raise DataInvalid(f"{len(judged)} vectors of the judge for {len(z)} images", fix="give one an image")
     order = np.random.default_rng(seed).permutation(len(z))
     codes = _with_second(z, second)
-    floor_codes = floors(codes, None if untrained is None else _with_second(*untrained), seed=seed)
-    figures = {name: _figures(floor, classes, judged) for name, floor in floor_codes.items()}
+    fresh = None if untrained is None else _with_second(*untrained)
+    whole = floors(codes, fresh, seed=seed, cut=False)  # purity has no threshold
+    figures = {
+        name: replace(_figures(floor, classes, judged), purity=measures.purity(whole[name].photos, classes))
+        for name, floor in floors(codes, fresh, seed=seed).items()
+    }
     return StructureReport(
         measured=_figures(codes, classes, judged),
         shuffled=_figures(EncoderCodes(z), classes[order], judged[order]),
@@ -97,7 +104,8 @@ def _with_second(z: NDArray[Any], second: NDArray[Any] | None) -> EncoderCodes:
 
 def _figures(codes: EncoderCodes, classes: Numbers, judged: NDArray[Any]) -> CodeFigures:
     z, second = codes.photos, codes.pictures.get(SECOND)
-    weighted, unweighted = measures.shares((z != 0).astype(np.float32), classes)
+    weighted, _ = measures.shares((z != 0).astype(np.float32), classes)
+    _, unweighted = measures.shares((np.abs(unit(z)) > measures.ZERO).astype(np.float32), classes)
     sepin = None if second is None else measures.sepin_ranked(z[: len(second)], second)
     return CodeFigures(
         dimensions=z.shape[1],
@@ -105,7 +113,9 @@ def _figures(codes: EncoderCodes, classes: Numbers, judged: NDArray[Any]) -> Cod
         zero_share=measures.zero_share(z),
         nnz=float((z != 0).sum(axis=1).mean()),
         sparsity=measures.sparsity(z),
+        sparsity_loose=measures.loose_sparsity(z),
         correlation=measures.correlation(z),
+        correlation_median=measures.median_correlation(z),
         consistency=weighted,
         consistency_unweighted=unweighted,
         purity=measures.purity(z, classes),
@@ -118,10 +128,11 @@ def _figures(codes: EncoderCodes, classes: Numbers, judged: NDArray[Any]) -> Cod
 def _estimator(second: NDArray[Any] | None) -> str:
     if second is None:
         return "not measured: it needs second views"
-    half = len(second) // 2
+    sizes = [len(block) for block in measures.blocks(second)]
+    half = sum(sizes[::2])
     return (
-        f"nats, by the InfoNCE bound: temperature {measures.TEMPERATURE}, {half - 1} negatives, dimensions chosen on "
-        f"{half} pairs and measured on {len(second) - half} others, both ways; in brackets 95 % over images; values "
+        f"nats, by the InfoNCE bound: temperature {measures.TEMPERATURE}, {sizes[0] - 1} negatives, dimensions chosen "
+        f"on {half} pairs and measured on {len(second) - half} others, both ways; in brackets 95 % over images; values "
         "near zero are zero"
     )
 

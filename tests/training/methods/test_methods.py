@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
 from nonneg_core.errors import ConfigInvalid
 from nonneg_training.data import open_data
 from nonneg_training.encoder.encoder_module import CONTROLS, NON_NEGATIVE
+from nonneg_training.loop.batches import FeatureBatches
 from nonneg_training.loop.build_encoder import build_encoder, resolve
 from nonneg_training.loop.run_health import read_metrics
 from nonneg_training.loop.training_checkpoint import load_encoder
 from nonneg_training.loop.training_run import train
 from nonneg_training.methods.view_methods import Supervised
+from nonneg_training.setup.batch_order import BatchPlan
 from nonneg_training.setup.process_group import ProcessGroup
 from nonneg_training.setup.run_settings import Loss, RunSettings, read_settings, validate
 
@@ -95,3 +98,62 @@ def test_autocast_trains(precision: str, tmp_path: Path) -> None:
     rows = read_metrics(tmp_path / "run")
     assert float(rows[-1]["loss"]) < float(rows[0]["loss"])
     assert load_encoder(tmp_path / "run").output.weight.dtype == torch.float32
+
+
+FROZEN = {**BASE, "model.frozen": True, "model.hidden": [48], "model.batch_norm": False, "head.views": 2}
+
+
+@pytest.mark.parametrize("method", ["cl", "ncl", "spectral-ncl", "ce", "nce"])
+def test_on_a_frozen_backbone_only_the_projector_learns(
+    method: str, trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NONNEG_FEATURE_CACHE", str(tmp_path / "cache"))
+    changes = {**FROZEN, "method": method, "model.pretrained": str(trained), "loop.epochs": 8}
+    train(read_settings(None, changes), tmp_path / "run")
+    rows = read_metrics(tmp_path / "run")
+    first, last = (sum(float(row["loss"]) for row in part) / 5 for part in (rows[:5], rows[-5:]))
+    assert last < first
+    assert method not in ("ce", "nce") or float(rows[-1]["test_accuracy"]) > 0.3
+    encoder, before = load_encoder(tmp_path / "run"), load_encoder(trained)
+    for name, weight in before.backbone.state_dict().items():
+        assert torch.equal(encoder.backbone.state_dict()[name], weight), name
+    cached = max((tmp_path / "cache").rglob("features.npy"), key=lambda path: path.stat().st_size)  # all three views
+    with torch.inference_mode():
+        x = encoder.rooted(torch.from_numpy(np.load(cached)).flatten(0, 1))
+    torch.testing.assert_close(x.mean(dim=0), torch.zeros(64), atol=1e-4, rtol=0)
+    varied = x.std(dim=0) > 0.5  # others hardly vary at all
+    torch.testing.assert_close(x.std(dim=0)[varied], torch.ones(int(varied.sum())), atol=1e-3, rtol=0)
+    assert varied.sum() > 50
+
+
+def test_partners_of_a_frozen_backbone_can_be_images_of_one_class(trained: Path) -> None:
+    images = open_data("digits")
+    numbers = np.arange(len(images), dtype=np.float32)
+    features = np.stack([numbers, numbers])[..., None]  # each feature is its image's number
+    batches = FeatureBatches(images, features, 2, torch.device("cpu"), by_class=True)
+    place = BatchPlan(0, 0, list(range(64)))
+    first, other = batches.fetch(place, torch.Generator().manual_seed(0))["features"].flatten().int().chunk(2)
+    assert first.tolist() == list(range(64))
+    assert (images.labels[first] == images.labels[other]).all()
+    assert (first != other).float().mean() > 0.9
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"head": {"views": 0}}, "none are cached"),
+        ({"method": "head"}, "a head's backbone is frozen anyway"),
+        ({"model": {"pretrained": None}}, "has learnt something"),
+    ],
+)
+def test_what_a_frozen_backbone_does_not_go_with(changes: dict[str, object], message: str) -> None:
+    frozen = {"model": {"frozen": True, "pretrained": "DEFAULT", "dimensions": 32}, "head": {"views": 2}}
+    with pytest.raises(ConfigInvalid) as caught:
+        resolved(**merged(frozen, changes))
+    assert message in str(caught.value)
+
+
+def merged(record: dict[str, object], changes: dict[str, object]) -> dict[str, object]:
+    """The record with some settings of its sections changed."""
+    both = {**record, **changes}
+    return {k: {**record[k], **v} if isinstance(v, dict) and k in record else v for k, v in both.items()}

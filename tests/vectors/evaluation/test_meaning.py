@@ -16,9 +16,13 @@ Rows = np.ndarray
 
 
 def features(of: Rows, seed: int) -> Rows:
-    """What photos of classes look like: each class has a direction of its own, among others that mean nothing."""
+    """What photos of classes look like: each class has a direction of its own; a photo also shows two other things.
+
+    Where a photo shows nothing but its class, a rotated direction's largest entries are those of one class as well.
+    """
     noise = np.random.default_rng(seed).normal(size=(len(of), WIDTH))
-    return (np.eye(WIDTH)[of] * 5 + noise).astype(np.float32)
+    others = np.eye(WIDTH)[np.random.default_rng(77).integers(CLASSES, WIDTH, size=(2, len(of)))].sum(axis=0)
+    return (np.eye(WIDTH)[of] * 5 + others * 3 + noise).astype(np.float32)
 
 
 def head(kind: str) -> Rows:

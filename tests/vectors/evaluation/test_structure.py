@@ -10,10 +10,16 @@ import pytest
 
 from nonneg_core.errors import DataInvalid
 from nonneg_vectors.evaluation.structure import (
+    EncoderCodes,
     consistency,
     correlation,
+    cut_columns,
+    floors,
     live_dimensions,
+    loose_sparsity,
+    median_correlation,
     purity,
+    rotation,
     separate_information,
     sepin,
     sepin_ranked,
@@ -55,6 +61,49 @@ def test_correlation_is_the_mean_cosine_of_pairs_of_live_columns() -> None:
     assert correlation(z) == pytest.approx(sum(pairs) / len(pairs), rel=1e-5)
     assert correlation(np.eye(5, dtype=np.float32)) == pytest.approx(0)
     assert correlation(np.zeros((5, 3), np.float32)) == 0
+
+
+def test_the_authors_two_figures_depend_on_lengths_as_theirs_do() -> None:
+    z = (30 * vectors()).astype(np.float64)
+    assert loose_sparsity(z) == np.mean([abs(x) < 1e-2 for row in z for x in row])
+    assert loose_sparsity(z / 1e6) == 1.0
+    z[:, 0] *= -1
+    columns = [column for column in z.T if sum(column) > 10]
+    assert len(columns) == 7
+    cosines = [
+        abs(float(a @ b)) / (np.linalg.norm(a) * np.linalg.norm(b))
+        for i, a in enumerate(columns)
+        for b in columns[i + 1 :]
+    ]
+    assert median_correlation(z) == pytest.approx(np.median(cosines), rel=1e-5)
+    assert median_correlation(z / 1e6) == 0.0, "no column adds up to 10"
+
+
+def test_a_cut_keeps_as_many_entries_of_each_column_as_asked() -> None:
+    z = np.random.default_rng(5).normal(size=(30, 4)).astype(np.float32)
+    cut = cut_columns(z, [0, 1, 7, 30], of=20)
+    for column, whole, count in zip(cut.T, z.T, [0, 1, 7, 20], strict=True):
+        largest = sorted(range(20), key=lambda i, whole=whole: -whole[i])[:count]
+        assert sorted(np.flatnonzero(column[:20])) == sorted(largest)
+        rest = sorted(whole[:20].tolist(), reverse=True)[count:]
+        if rest:
+            np.testing.assert_allclose(column, np.maximum(whole - rest[0], 0), atol=1e-6)
+
+
+def test_the_rotated_floor_is_of_unit_rows_live_dimensions_and_as_often_active_as_the_axes() -> None:
+    z = vectors(60, 9, seed=3) * np.random.default_rng(4).uniform(0.1, 10, (60, 1)).astype(np.float32)
+    found = floors(EncoderCodes(z))["rotated"].photos
+    live = [j for j in range(9) if z[:, j].any()]
+    q = rotation(len(live))
+    expected = np.zeros_like(found)
+    rows = [row / np.linalg.norm(row) if row.any() else row for row in z.astype(np.float64)]
+    for place, j in enumerate(live):
+        turned = [sum(row[k] * q[i, place] for i, k in enumerate(live)) for row in rows]
+        count = int((z[:, j] > 0).sum())
+        threshold = sorted(turned, reverse=True)[count]
+        expected[:, j] = [max(value - threshold, 0) for value in turned]
+    np.testing.assert_allclose(found, expected, atol=1e-5)
+    np.testing.assert_array_equal((found > 0).sum(axis=0), (z > 0).sum(axis=0))
 
 
 def test_consistency_is_the_share_of_the_most_frequent_class() -> None:
@@ -119,6 +168,25 @@ def test_separate_information_is_the_loss_that_a_missing_dimension_costs() -> No
     np.testing.assert_allclose(separate_information(first, second).mean(axis=0), expected, atol=1e-9)
 
 
+def test_ranked_sepin_compares_a_pair_with_those_of_its_block() -> None:
+    rng = np.random.default_rng(2)
+    first = np.maximum(rng.normal(size=(1024, 3)), 0)
+    second = np.maximum(first + rng.normal(size=first.shape, scale=0.1), 0)
+    added = []  # by each dimension, to each half
+    for half in (0, 1):
+        parts = [slice(256 * i, 256 * (i + 1)) for i in range(half, 4, 2)]
+        whole = np.mean([info_nce(first[p], second[p], 0.2) for p in parts])
+        without = [
+            np.mean([info_nce(np.delete(first[p], i, 1), np.delete(second[p], i, 1), 0.2) for p in parts])
+            for i in range(3)
+        ]
+        added.append(np.array(without) - whole)
+    best = np.mean([added[1 - half][added[half].argmax()] for half in (0, 1)])
+    found = sepin_ranked(first, second)
+    assert found["1"].mean == pytest.approx(best, abs=1e-9)
+    assert found["all"].mean == pytest.approx(np.mean(added), abs=1e-9)
+
+
 def test_a_dead_dimension_knows_nothing() -> None:
     z = vectors()
     assert not separate_information(z, z)[:, 4].any()
@@ -138,10 +206,16 @@ def test_every_dimension_of_signed_vectors_is_active_on_every_image() -> None:
 def test_purity_is_the_share_of_the_most_frequent_class_among_the_largest() -> None:
     z, y = np.random.default_rng(1).normal(size=(200, 7)), np.arange(200) % 3
     expected = []
-    for column in z.T:
+    for column in (z / np.linalg.norm(z, axis=1)[:, None]).T:
         largest = sorted(range(200), key=lambda i: -column[i])[:10]
         expected.append(Counter(y[largest].tolist()).most_common(1)[0][1] / 10)
     assert purity(z, y, share=0.05) == pytest.approx(np.mean(expected))
+
+
+def test_purity_does_not_depend_on_how_long_vectors_are() -> None:
+    rng = np.random.default_rng(1)
+    z, y = rng.normal(size=(200, 7)), np.arange(200) % 3
+    assert purity(z * rng.uniform(0.1, 10, (200, 1)), y) == purity(z, y)
 
 
 def test_purity_does_not_count_a_dimension_that_fires_too_rarely() -> None:

@@ -61,7 +61,7 @@ def test_what_means_something_is_above_each_of_its_floors() -> None:
 
 def test_what_means_nothing_is_not() -> None:
     rng = np.random.default_rng(0)
-    z, y = np.maximum(rng.normal(size=(500, 40)) - 1, 0), np.arange(500) % 5
+    z, y = np.maximum(rng.normal(size=(5000, 40)) - 1, 0), np.arange(5000) % 5
     found = structure(z, y)
     for name in ("consistency", "purity", "monosemanticity"):
         floors = [getattr(floor, name) for floor in (found.shuffled, found.rotated)]

@@ -13,6 +13,10 @@ from nonneg_training.setup.run_settings import Channels
 
 IMAGENET_MEAN: Channels = (123.675, 116.28, 103.53)
 IMAGENET_STD: Channels = (58.395, 57.12, 57.375)
+PIXELS: dict[str, tuple[Channels, Channels]] = {  # of values 0..255, as solo-learn has them
+    "cifar10": ((125.307, 122.961, 113.8575), (62.985, 62.0925, 66.708)),
+    "cifar100": ((129.3105, 124.0575, 112.4295), (68.1615, 65.382, 70.431)),
+}
 
 
 class Backbone(nn.Module):

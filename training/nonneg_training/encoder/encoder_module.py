@@ -59,6 +59,8 @@ class EncoderModule(nn.Module):
 
     mean: Tensor
     std: Tensor
+    centre: Tensor | None
+    spread: Tensor | None
 
     def __init__(
         self,
@@ -71,6 +73,7 @@ class EncoderModule(nn.Module):
         batch_norm: bool = False,
         root: bool = False,
         power: float = 1.0,
+        standardised: bool = False,
     ) -> None:
         """Put a projector on a backbone: an MLP with `hidden` widths; without any if `dimensions` is None."""
         super().__init__()
@@ -80,6 +83,8 @@ class EncoderModule(nn.Module):
         self.hidden, self.output = _projector(backbone.width, hidden, dimensions)
         self.norm = nn.BatchNorm1d(self.output.out_features) if batch_norm else None
         self.root, self.power = root, power
+        self.register_buffer("centre", torch.zeros(backbone.width) if standardised else None)
+        self.register_buffer("spread", torch.ones(backbone.width) if standardised else None)
         self.register_buffer("mean", torch.tensor(backbone.mean).view(1, 3, 1, 1), persistent=False)
         self.register_buffer("std", torch.tensor(backbone.std).view(1, 3, 1, 1), persistent=False)
 
@@ -122,12 +127,27 @@ class EncoderModule(nn.Module):
 
     def preactivation(self, features: Tensor) -> Tensor:
         """Return the embedding before its activation."""
-        z: Tensor = self.output(self.hidden(self.rooted(features)))
+        z: Tensor = self.output(self.hidden_features(features))
         return z if self.norm is None else self.norm(z)
 
+    def hidden_features(self, features: Tensor) -> Tensor:
+        """Return what the projector's last layer sees; the features where it is the only layer."""
+        x: Tensor = self.hidden(self.rooted(features))
+        return x
+
     def rooted(self, features: Tensor) -> Tensor:
-        """Return the features as the head takes them: their square roots, or as they are."""
-        return features.clamp(min=0).sqrt() if self.root else features
+        """Return the features as the head takes them: their square roots, standardised, or as they are."""
+        x = features.clamp(min=0).sqrt() if self.root else features
+        return x if self.centre is None or self.spread is None else (x - self.centre) / self.spread
+
+    @torch.no_grad()
+    def standardise(self, features: Tensor) -> None:
+        """Take mean and deviation of these features, (n, width), for those of all images."""
+        assert self.centre is not None
+        assert self.spread is not None
+        deviation = features.std(dim=0)
+        self.centre.copy_(features.mean(dim=0))
+        self.spread.copy_(deviation.clamp(min=0.01 * float(deviation.mean())))  # one that hardly varies says little
 
 
 def _projector(width: int, hidden: Sequence[int], dimensions: int | None) -> tuple[nn.Sequential, nn.Linear]:

@@ -143,3 +143,13 @@ def resnet(name: str, *, small: bool, pretrained: str | None = None) -> Backbone
         nn.init.kaiming_normal_(network.conv1.weight, mode="fan_out", nonlinearity="relu")
         network.maxpool = nn.Identity()
     return Backbone(network, width, size=32 if small else 224)
+
+
+def pad_stem(backbone: Backbone) -> None:
+    """Pad the first convolution by 2 in place of 1, as solo-learn's ResNets for small images do."""
+    stem: Any = getattr(backbone.network, "conv1", None)
+    if stem is None or stem.kernel_size != (3, 3):
+        raise ConfigInvalid(
+            "model.stem=padded is of solo-learn's ResNets", fix="use resnet18, resnet34 or resnet50", field="model.stem"
+        )
+    stem.padding = (2, 2)

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from nonneg_training.data import Captions, Images, Sample, ShardStream
 from nonneg_training.encoder.text_tower import tokens
@@ -45,11 +46,18 @@ class FeatureBatches(Batches):
         views: int,
         device: torch.device,
         taught: CachedFeatures | None = None,
+        *,
+        by_class: bool = False,
     ) -> None:
-        """Hold features (cached views, n, width); `taught` are the teacher's vectors of the same views."""
+        """Hold features (cached views, n, width); `taught` are the teacher's vectors of the same views.
+
+        by_class: the second view is of an image of the same class.
+        """
         self.labels = torch.from_numpy(images.labels)
         self.features, self.views, self.device = features, views, device
         self.taught = taught
+        classes = [np.flatnonzero(images.labels == c) for c in range(len(images.classes))]
+        self._of_class = classes if by_class else None
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -59,11 +67,19 @@ class FeatureBatches(Batches):
         cached = len(self.features)
         first = torch.randint(cached, (len(rows),), generator=g).numpy()
         other = (first + torch.randint(1, max(2, cached), (len(rows),), generator=g).numpy()) % cached
-        views = (first, other)[: self.views]
-        arrays = {"features": np.concatenate([self.features[view, rows] for view in views])}
+        views = ((first, rows), (other, self._partners(rows, g)))[: self.views]
+        arrays = {"features": np.concatenate([self.features[view] for view in views])}
         if self.taught is not None:
-            arrays["taught"] = np.concatenate([self.taught[view, rows] for view in views])
+            arrays["taught"] = np.concatenate([self.taught[view] for view in views])
         return {name: torch.from_numpy(array) for name, array in arrays.items()} | {"labels": self.labels[rows]}
+
+    def _partners(self, rows: NDArray[np.intp], g: torch.Generator) -> NDArray[np.intp]:
+        """Return of which image each second view is."""
+        if self._of_class is None:
+            return rows
+        own = [self._of_class[label] for label in self.labels[rows].tolist()]
+        drawn = torch.rand(len(rows), generator=g).tolist()
+        return np.array([of[int(share * len(of))] for of, share in zip(own, drawn, strict=True)])
 
     def finish(self, fetched: Batch, g: torch.Generator) -> Batch:
         return {name: tensor.to(self.device) for name, tensor in fetched.items()}

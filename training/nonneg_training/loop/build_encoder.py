@@ -6,9 +6,10 @@ from pathlib import Path
 
 from nonneg_core.terminal.installing import needing
 from nonneg_training.data import Images, ShardStream
-from nonneg_training.encoder.backbone import Backbone
+from nonneg_training.encoder.backbone import PIXELS, Backbone
 from nonneg_training.encoder.encoder_module import EncoderModule
 from nonneg_training.encoder.named_backbones import open_backbone
+from nonneg_training.encoder.torchvision_backbones import pad_stem
 from nonneg_training.loop.settings_checks import (
     CONTROL_METHODS,
     check_activation,
@@ -67,6 +68,7 @@ def build_encoder(settings: RunSettings, *, pretrained: bool = True) -> EncoderM
         batch_norm=bool(model.batch_norm),
         root=model.root,
         power=model.power,
+        standardised=model.frozen,
     )
 
 
@@ -77,7 +79,12 @@ def _backbone(settings: RunSettings, size: int, *, pretrained: bool) -> Backbone
             from nonneg_training.onnx_backbone.onnx_features import OnnxBackbone
         return OnnxBackbone(Path(model.backbone), settings.onnx, size)
     named = model.pretrained if pretrained and not _is_run(model.pretrained) else None
-    return open_backbone(model.backbone, small=model.stem == "small", pretrained=named, size=size)
+    backbone = open_backbone(model.backbone, small=model.stem in ("small", "padded"), pretrained=named, size=size)
+    if model.stem == "padded":
+        pad_stem(backbone)
+    if model.normalise != "backbone":
+        backbone.mean, backbone.std = PIXELS[model.normalise]
+    return backbone
 
 
 def pretrained_run(settings: RunSettings) -> Path | None:

@@ -15,12 +15,23 @@ from nonneg_training.setup.run_settings import Optimiser
 
 
 class LARS(torch.optim.Optimizer):
-    """Momentum SGD with a trust ratio; weights of one dimension (biases, norms) get neither ratio nor decay."""
+    """Momentum SGD with a trust ratio; weights of one dimension (biases, norms) get neither ratio nor decay.
+
+    clip: the ratio is divided by the rate and is at most one, as solo-learn and NCL's authors do it.
+    """
 
     def __init__(
-        self, params: Iterable[Any], lr: float, *, momentum: float = 0.9, weight_decay: float = 0.0, eta: float = 1e-3
+        self,
+        params: Iterable[Any],
+        lr: float,
+        *,
+        momentum: float = 0.9,
+        weight_decay: float = 0.0,
+        eta: float = 1e-3,
+        clip: bool = False,
     ) -> None:
-        super().__init__(params, {"lr": lr, "momentum": momentum, "weight_decay": weight_decay, "eta": eta})
+        defaults = {"lr": lr, "momentum": momentum, "weight_decay": weight_decay, "eta": eta, "clip": clip}
+        super().__init__(params, defaults)
 
     @torch.no_grad()
     def step(self, closure: None = None) -> None:  # type: ignore[override]  # a step needs no closure here
@@ -32,8 +43,10 @@ class LARS(torch.optim.Optimizer):
 
     def _move(self, weight: Tensor, gradient: Tensor, group: dict[str, Any]) -> None:
         if weight.ndim > 1:
-            gradient = gradient.add(weight, alpha=group["weight_decay"])
-            gradient = gradient.mul(trust_ratio(weight, gradient, group["eta"]))
+            ratio = trust_ratio(weight, gradient, group["eta"], group["weight_decay"])
+            if group["clip"]:
+                ratio = (ratio / group["lr"]).clamp(max=1)
+            gradient = gradient.add(weight, alpha=group["weight_decay"]).mul(ratio)
         state = self.state[weight]
         if "momentum_buffer" not in state:
             state["momentum_buffer"] = torch.zeros_like(weight)
@@ -41,10 +54,10 @@ class LARS(torch.optim.Optimizer):
         weight.add_(velocity, alpha=-group["lr"])
 
 
-def trust_ratio(weight: Tensor, gradient: Tensor, eta: float) -> Tensor:
-    """Return eta |w| / |g|; one where either is zero, so that a fresh or untouched weight still moves plainly."""
+def trust_ratio(weight: Tensor, gradient: Tensor, eta: float, decay: float = 0.0) -> Tensor:
+    """Return eta |w| / (|g| + decay |w|); one where either is zero: a fresh or untouched weight still moves plainly."""
     w, g = weight.norm(), gradient.norm()
-    return torch.where((w > 0) & (g > 0), eta * w / g, torch.ones_like(w))
+    return torch.where((w > 0) & (g > 0), eta * w / (g + decay * w), torch.ones_like(w))
 
 
 # The optimiser of a run: which weights it leaves undecayed, and its moments as tensors of a checkpoint.
@@ -66,7 +79,7 @@ def build_optimiser(module: nn.Module, settings: Optimiser, pace: Callable[[str]
     if settings.name == "adamw":
         return AdamW(groups, settings.lr, betas=(settings.momentum, 0.999))
     if settings.name == "lars":
-        return LARS(groups, settings.lr, momentum=settings.momentum)
+        return LARS(groups, settings.lr, momentum=settings.momentum, eta=settings.eta, clip=True)
     return SGD(groups, settings.lr, momentum=settings.momentum)
 
 

@@ -25,9 +25,10 @@ def check_method(settings: RunSettings, images: Images | ShardStream) -> None:
             field="data.source",
             value=settings.data.source,
         )
-    if method == "head" and not (settings.model.pretrained or is_onnx_file(settings.model.backbone)):
+    learnt = settings.model.pretrained or is_onnx_file(settings.model.backbone)
+    if (method == "head" or settings.model.frozen) and not learnt:
         raise ConfigInvalid(
-            "a head needs a backbone that has learnt something",
+            "a head, or model.frozen, needs a backbone that has learnt something",
             fix="set model.pretrained (DEFAULT, a torchvision name, or the folder of a run), or give an ONNX encoder",
             field="model.pretrained",
         )
@@ -38,6 +39,18 @@ def check_method(settings: RunSettings, images: Images | ShardStream) -> None:
                 fix="leave it out, or use method = ce or nce",
                 field=field,
             )
+    if settings.model.frozen and (method in ("head", "two-tower") or isinstance(images, ShardStream)):
+        raise ConfigInvalid(
+            f"model.frozen is for methods that learn from labelled images or views of images, not for {method} here",
+            fix="leave it out (a head's backbone is frozen anyway), or use method = ncl on a folder of images",
+            field="model.frozen",
+        )
+    if settings.model.frozen and not settings.head.views and method not in ("ce", "nce"):
+        raise ConfigInvalid(
+            f"{method} compares random views, and none are cached",
+            fix="set head.views to 2 or more",
+            field="head.views",
+        )
     _check_head(settings)
 
 
@@ -88,10 +101,10 @@ def _check_head(settings: RunSettings) -> None:
 def check_foreign(settings: RunSettings) -> None:
     """Refuse settings that do not go with an ONNX encoder, which is frozen and brings its weights."""
     name = settings.model.backbone
-    if is_onnx_file(settings.model.backbone) and settings.method != "head":
+    if is_onnx_file(settings.model.backbone) and settings.method != "head" and not settings.model.frozen:
         raise ConfigInvalid(
             f"{name} is an ONNX encoder, which cannot learn: method={settings.method} would train it",
-            fix="use method=head, which trains a head on its features",
+            fix="use method=head, which trains a head on its features, or model.frozen=true",
             field="method",
             value=settings.method,
         )
@@ -138,9 +151,9 @@ def check_labels(settings: RunSettings, images: Images) -> None:
 def allowed(method: str) -> tuple[str, ...]:
     """List the activations that go with a method: the controls' are signed, others non-negative, two towers' either.
 
-    A head without an activation is the control of one with it.
+    A head without an activation is the control of one with it; ce with one, of nce.
     """
-    if method == "two-tower":
+    if method in ("two-tower", "ce"):
         return (*NON_NEGATIVE, *CONTROLS)
     if method == "head":
         return (*NON_NEGATIVE, "identity")

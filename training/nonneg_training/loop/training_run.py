@@ -118,6 +118,9 @@ def _learner(
 ) -> tuple[Method, Batches, Look]:
     """Return the method, what feeds it, and what a reading looks at."""
     method = None if settings.method == "head" else build_method(settings, encoder, images)
+    if method is not None and settings.model.frozen:
+        assert isinstance(images, Images)
+        return _frozen(settings, encoder, method, images, watched, world, device)
     if isinstance(images, ShardStream):
         assert method is not None
         cutter = cutter_for(settings.views, encoder.view.size, device)
@@ -144,20 +147,45 @@ def _first_of(stream: ShardStream, encoder: EncoderModule, most: int) -> Look:
     return look
 
 
+def _frozen(
+    settings: RunSettings,
+    encoder: EncoderModule,
+    method: Method,
+    images: Images,
+    watched: Images | None,
+    world: ProcessGroup,
+    device: torch.device,
+) -> tuple[Method, Batches, Look]:
+    """Feed a method with cached features, of test images as well: what does not change is computed once."""
+    encoder.backbone.requires_grad_(False)
+    pooled = _cached(settings, encoder, images, world, settings.head.views)
+    encoder.standardise(torch.from_numpy(every_view(pooled)))
+    batches = FeatureBatches(images, pooled, method.views, device, by_class=settings.head.labels > 0)
+    if watched is None:
+        return method, batches, partial(embed_cached, encoder, pooled, batches.labels, settings.loop.monitor_images)
+    test = _cached(settings, encoder, watched, world, 0)
+    labels = torch.from_numpy(watched.labels)
+    return method, batches, partial(embed_cached, encoder, test, labels, settings.loop.monitor_images)
+
+
+def _cached(
+    settings: RunSettings, encoder: EncoderModule, images: Images, world: ProcessGroup, views: int
+) -> CachedFeatures:
+    head = settings.head
+    seed = settings.seed if head.views_seed is None else head.views_seed
+    request = FeatureRequest(encoder, images, settings.views, views, seed)
+    with ProgressBar("caching features", len(images), shown=None if world.first else False) as bar:
+        return cached_features(request, head.cache, tick=bar.move)
+
+
 def _head(
     settings: RunSettings, encoder: EncoderModule, images: Images, world: ProcessGroup, device: torch.device
 ) -> tuple[Method, Batches, Look]:
     """Cache the features, start the head from them."""
     head = settings.head
-
-    def cached(of: EncoderModule) -> CachedFeatures:
-        with ProgressBar("caching features", len(images), shown=None if world.first else False) as bar:
-            return cached_features(
-                FeatureRequest(of, images, settings.views, head.views, settings.seed), head.cache, tick=bar.move
-            )
-
-    pooled = cached(encoder)
-    taught = teacher_rows([cached(each.to(device)) for each in teachers(settings)]) if head.teachers else None
+    pooled = _cached(settings, encoder, images, world, head.views)
+    each_taught = (_cached(settings, each.to(device), images, world, head.views) for each in teachers(settings))
+    taught = teacher_rows(list(each_taught)) if head.teachers else None
     x, fit = sample_features(pooled), None
     if head.start == "rotated":
         fit = start_rotated(encoder, every_view(pooled), head, settings.seed)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -15,6 +16,7 @@ from torch import Tensor, nn
 from nonneg_core.arrays import Floats
 from nonneg_core.pixels.view import Pixels, View
 from nonneg_training.data import Images
+from nonneg_training.data.images import ImageSubset
 from nonneg_training.encoder.encoder_module import EncoderModule
 from nonneg_training.features.feature_cache import FeatureRequest
 from nonneg_training.features.feature_cache import cached_features as features
@@ -22,7 +24,7 @@ from nonneg_training.setup.batch_order import derive
 from nonneg_training.setup.run_settings import Views
 from nonneg_vectors.evaluation.structure_report import StructureReport, structure
 
-PAIRS = 512  # second views, for SEPIN
+PAIRS = 4096  # second views, for SEPIN, at most: fewer decide nothing of a single dimension
 NEARER = 0.8  # the second view: the mirrored centre, this share of the first's side
 BATCH = 256
 Run = Callable[[Pixels], dict[str, Floats]]  # pixels -> rows by name, "z" among them
@@ -36,6 +38,7 @@ class Outputs:
     z: Floats  # (n, D), as the encoder gives them
     labels: NDArray[Any]  # (n,)
     features: Floats | None = None  # (n, width), the backbone's
+    hidden: Floats | None = None  # (n, width), what the projector's last layer sees
     raw: Floats | None = None  # (n, D), before the activation
     second: Floats | None = None  # (at most PAIRS, D): another view of the first images
     untrained: tuple[Floats, Floats | None] | None = None  # an untrained head's z and second
@@ -60,6 +63,7 @@ def encode_images(run: Run, images: Images, view: View, *, seconds: bool = True,
         z=rows["z"],
         labels=np.asarray(images.labels)[order],
         features=rows.get("features"),
+        hidden=rows.get("hidden"),
         raw=rows.get("raw"),
         second=other.get("z"),
         untrained=(rows["untrained"], other.get("untrained")) if "untrained" in rows else None,
@@ -78,6 +82,16 @@ def mirrored(images: Images, rows: Sequence[int], view: View) -> Pixels:
     nearer = view.model_copy(update={"crop": view.crop * NEARER})
     pixels = images.pixels(rows, nearer)
     return np.ascontiguousarray(pixels[:, :, ::-1])
+
+
+class MirroredImages(ImageSubset):
+    """Some images by their second views, so that a cache can hold these."""
+
+    def digest(self) -> str:
+        return hashlib.sha256(f"mirrored {NEARER} {super().digest()}".encode()).hexdigest()
+
+    def pixels(self, indices: Sequence[int], view: View) -> Pixels:
+        return mirrored(self.whole, [int(self.rows[i]) for i in indices], view)
 
 
 # A run's encoder as a function from pixels to all its rows: features, raw, embedding, and an untrained head's.
@@ -100,15 +114,21 @@ def runner(encoder: EncoderModule, *, seed: int = 0) -> Run:
 def encode_cached(
     encoder: EncoderModule, images: Images, views: Views, *, seed: int = 0, seconds: bool = True
 ) -> Outputs:
-    """Do as `see` does, with the backbone's features from the cache: for heads, of which many share them."""
-    order = drawn(images)
-    pooled = features(FeatureRequest(encoder, images, views, random=0, seed=0))[0, order]
-    rows = _rows(encoder.eval(), untrained_head(encoder, seed=seed), torch.from_numpy(pooled))
-    other = runner(encoder, seed=seed)(mirrored(images, order[:PAIRS], encoder.view)) if seconds else {}
+    """Do as `encode_images` does, with the backbone's features from the cache: many projectors share them."""
+    order, fresh = drawn(images), untrained_head(encoder.eval(), seed=seed)
+
+    def rows_of(which: Images, numbers: Sequence[int]) -> dict[str, Floats]:
+        pooled = features(FeatureRequest(encoder, which, views, random=0, seed=0))[0, numbers]
+        return _rows(encoder, fresh, torch.from_numpy(pooled))
+
+    rows = rows_of(images, order)
+    second = MirroredImages(images, np.asarray(order[:PAIRS]))
+    other = rows_of(second, range(len(second))) if seconds and len(order) > 3 else {}
     return Outputs(
         z=rows["z"],
         labels=images.labels[order],
         features=rows["features"],
+        hidden=rows["hidden"],
         raw=rows["raw"],
         second=other.get("z"),
         untrained=(rows["untrained"], other.get("untrained")),
@@ -117,8 +137,14 @@ def encode_cached(
 
 
 def _rows(encoder: EncoderModule, fresh: nn.Module, features: Tensor) -> dict[str, Floats]:
-    raw = encoder.preactivation(features)
-    tensors = {"features": features, "raw": raw, "z": encoder.activate(raw), "untrained": fresh(features)}
+    inputs, raw = encoder.rooted(features), encoder.preactivation(features)
+    tensors = {
+        "features": features,
+        "hidden": encoder.hidden_features(features),
+        "raw": raw,
+        "z": encoder.activate(raw),
+        "untrained": fresh(inputs),
+    }
     return {name: rows.float().cpu().numpy() for name, rows in tensors.items()}
 
 

@@ -38,6 +38,13 @@ class Method(nn.Module, ABC):
         super().__init__()
         self.encoder = encoder
 
+    def embed(self, batch: Batch) -> Tensor:
+        """Embed a batch's views, or their cached features: (views * batch, D)."""
+        # one view at a time, as the authors do: batch norm sees each by itself, and backward needs half the room
+        if "features" in batch:
+            return torch.cat([self.encoder.embed(x) for x in batch["features"].chunk(self.views)])
+        return torch.cat([self.encoder.embed(self.encoder.see(x)) for x in batch["views"].chunk(self.views)])
+
     @abstractmethod
     def forward(self, batch: Batch) -> dict[str, Tensor]:
         """Return {"loss": to be minimised, and the parts}."""
@@ -70,7 +77,7 @@ class Contrastive(Method):
         self.lengths = check_lengths(loss.lengths, encoder.dimensions)
 
     def forward(self, batch: Batch) -> dict[str, Tensor]:
-        z1, z2 = pair(self.encoder, batch["views"])
+        z1, z2 = map(gather, self.embed(batch).chunk(2))
         return {"loss": nested_loss(self._loss, self.lengths, z1, z2)}
 
     def collapsed(self, batch: int) -> float:
@@ -78,13 +85,6 @@ class Contrastive(Method):
 
     def _loss(self, z1: Tensor, z2: Tensor) -> Tensor:
         return infonce(z1, z2, self.temperature)
-
-
-def pair(encoder: EncoderModule, views: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the embeddings of first and second views, of all ranks: (batch, D) each."""
-    # one view at a time, as the authors do: batch norm sees each by itself, and the backward pass needs half the room
-    z1, z2 = (encoder.embed(encoder.see(x)) for x in views.chunk(2))
-    return gather(z1), gather(z2)
 
 
 # spectral-cl and spectral-ncl: the factorisation of the co-occurrence of views, without and with non-negativity.
@@ -99,7 +99,7 @@ class Spectral(Method):
         self.lengths = check_lengths(loss.lengths, encoder.dimensions)
 
     def forward(self, batch: Batch) -> dict[str, Tensor]:
-        z1, z2 = (clip_length(z, self.radius) for z in pair(self.encoder, batch["views"]))
+        z1, z2 = (clip_length(gather(z), self.radius) for z in self.embed(batch).chunk(2))
         return {"loss": nested_loss(spectral, self.lengths, z1, z2)}
 
     def collapsed(self, batch: int) -> float:
@@ -126,7 +126,7 @@ class Supervised(Method):
         self.lengths = check_lengths(loss.lengths, encoder.dimensions) or (encoder.dimensions,)
 
     def forward(self, batch: Batch) -> dict[str, Tensor]:
-        z = self.encoder.embed(self.encoder.see(batch["views"]))
+        z = self.embed(batch)
         losses = [self._loss(z[:, :k], self.classifier.weight[:, :k], batch["labels"]) for k in self.lengths]
         return {"loss": torch.stack(losses).mean(), "accuracy": self._accuracy(z, batch["labels"])}
 
@@ -163,7 +163,7 @@ class TwoTower(Method):
         self.lengths = check_lengths(loss.lengths, encoder.dimensions)
 
     def forward(self, batch: Batch) -> dict[str, Tensor]:
-        image = gather(self.encoder.embed(self.encoder.see(batch["views"])))
+        image = gather(self.embed(batch))
         text = gather(self.text(batch["tokens"]))
         scale = self.log_scale.exp().clamp(max=self.cap)
         loss = nested_loss(partial(clip, scale=scale), self.lengths, image, text)

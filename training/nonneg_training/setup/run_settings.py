@@ -100,7 +100,16 @@ class ModelSettings(SettingsSection):
     pretrained: str | None = Field(
         default=None, description="name of torchvision weights, for example DEFAULT; or the folder of a run"
     )
-    stem: Literal["auto", "small", "imagenet"] = Field(default="auto", description="auto: small up to 64 px")
+    frozen: bool = Field(
+        default=False, description="only the projector learns, from the backbone's cached, standardised features"
+    )
+    stem: Literal["auto", "small", "padded", "imagenet"] = Field(
+        default="auto",
+        description="auto: small up to 64 px; padded: small with a padding of 2, as solo-learn's ResNets",
+    )
+    normalise: Literal["backbone", "cifar10", "cifar100"] = Field(
+        default="backbone", description="whose mean and deviation pixels are standardised by"
+    )
     hidden: tuple[int, ...] | None = Field(
         default=None, description="widths of the projector's hidden layers; default: 256, none for a head"
     )
@@ -176,7 +185,9 @@ class HeadSettings(SettingsSection):
         default=0.1, gt=0, description="of those softmaxes; lower: only the nearest count"
     )
     contrastive: float = Field(default=0.0, ge=0, description="cached random views of an image are positives")
-    labels: float = Field(default=0.0, ge=0, description="images of one class are positives")
+    labels: float = Field(
+        default=0.0, ge=0, description="images of one class are positives; of a frozen backbone's pairs, if not 0"
+    )
     reconstruction: float = Field(default=0.0, ge=0, description="decode the features")
     revive: float = Field(default=0.0, ge=0, description="dead dimensions explain what is left over")
     sparsity: float = Field(default=0.0, ge=0, description="fewer active dimensions")
@@ -187,6 +198,9 @@ class HeadSettings(SettingsSection):
     dead_after: int = Field(default=100, ge=1, description="steps without firing that make a dimension dead")
     revive_k: int = Field(default=64, ge=1, description="dead dimensions that may help each image")
     views: int = Field(default=0, ge=0, description="cached random views an image, beside the evaluation view")
+    views_seed: int | None = Field(
+        default=None, ge=0, description="draws the cached views, so that runs share them; default: the run's seed"
+    )
     cache: Path | None = Field(default=None, description="folder of the feature cache; default: $NONNEG_FEATURE_CACHE")
 
 
@@ -206,6 +220,7 @@ class Optimiser(SettingsSection):
     lr: float = Field(default=1e-3, gt=0, description="peak of the learning rate")
     momentum: float = Field(default=0.9, ge=0, lt=1, description="AdamW's first beta")
     weight_decay: float = Field(default=1e-4, ge=0, description="not of biases and norms")
+    eta: float = Field(default=0.02, gt=0, description="LARS's trust coefficient; its ratio is clipped as solo-learn's")
     warmup: float = Field(default=0.05, ge=0, lt=1, description="share of the steps in which the rate rises")
 
 
