@@ -13,7 +13,7 @@ from nonneg_training.encoder.encoder_module import rep_relu
 from nonneg_training.loop.optimiser import LARS
 from nonneg_training.losses import infonce
 from nonneg_training.setup.run_settings import Views
-from nonneg_training.views.augmentations import random_boxes
+from nonneg_training.views.pipeline import random_boxes
 
 TEMPERATURE = 0.2
 peers = pytest.mark.nightly  # they are installed by `pip install lightly pytorch-metric-learning`
