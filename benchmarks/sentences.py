@@ -26,7 +26,8 @@ from nonneg_runtime.words.column_facts import chance_of
 from nonneg_runtime.words.lexicon import lexicon_of
 from nonneg_runtime.words.text_vector import names_in, vector_of
 from nonneg_vectors.evaluation.uncertainty import interval
-from nonneg_vectors.expressions.weightings import as_row
+from nonneg_vectors.expressions.expression import Expression, Term, Words
+from nonneg_vectors.expressions.weightings import Chance, as_row
 from research.models.lexicon_check import photos_by_word
 from research.models.text_map import captions_of, fitted_on
 
@@ -91,9 +92,10 @@ def matches(bundle: Bundle, z: Floats, captions: list[list[str]]) -> dict[str, l
     for length, kept in LENGTHS:
         stored, chance = unit(shorten(z, length, kept)), chance_of(bundle, length, kept)
 
-        def matched(word: str, stored: Floats = stored, chance=chance, length: int = length) -> bool:
+        def matched(word: str, stored: Floats = stored, chance: Chance = chance, length: int = length) -> bool:
             query = unit(vector_of(bundle, word)[:length])
-            return bool((stored @ query).max() >= chance.of_words(as_row(query)))
+            asked = Expression(((Term(1.0, Words(word)),),))
+            return bool((stored @ query).max() >= chance.of_query(asked, [as_row(query)]).best)
 
         false = [word for word in absent if matched(word)]
         lost = [word for word in present if not matched(word)]

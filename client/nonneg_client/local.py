@@ -97,7 +97,7 @@ class Encoder(Embedder):
         photos = read.photos()
         vectors = of_photos(read, self.embed([photo.name for photo in photos], length)) if photos else {}
         meaning = resolved(self.bundle, read, length, vectors)
-        chance = chance_of(self.bundle, length).of_query(read, meaning.parts)
+        chance = chance_of(self.bundle, length).of_query(read, meaning.parts).best
         return Query(read, meaning, length, manifest.fingerprint, chance)
 
     def close(self) -> None:

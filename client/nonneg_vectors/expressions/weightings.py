@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -109,9 +109,22 @@ def _number(leaf: Dimension, meanings: Meanings) -> int:
 # ones.
 
 TEXT = 6.0  # deviations, of a query of words alone
+LEVELS = {128: 3.25, 512: 4.0, 1024: 5.25, 2048: 6.25}  # by dimensions: what a sentence's best photo reaches
+HEAVY = 7.0  # more, times the text's largest weight: one column varies more than a sum; benchmarks/sentences.py
 DEVIATIONS = 7.5  # benchmarks/matches.py says what this loses and lets through
 HIGHEST = 0.99  # of all lines: a copy is a match at any length
 DRAWN = 256  # vectors that say what `top_k` leaves
+
+
+class Lines(NamedTuple):
+    """The score that the best hit must reach for any to match, and the score from which the others then match."""
+
+    best: float
+    others: float
+
+    def at(self, best: float) -> float:
+        """Return from which score on hits match where the best one has this score."""
+        return self.others if best >= self.best else self.best
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,6 +133,7 @@ class Chance:
 
     mean: Doubles  # (k,)
     variance: Doubles  # (k,)
+    of_sentences: bool = False  # the model's texts come from a map of sentences, for which `LEVELS` were measured
 
     def line(self, parts: Sequence[SparseRow], deviations: float = DEVIATIONS) -> float:
         """Return the score that few random photos reach with a query of these parts.
@@ -132,11 +146,16 @@ class Chance:
         """Return the line of a text's vector: texts share less with photos than photos do."""
         return self._of(*row, TEXT)
 
-    def of_query(self, expression: Expression, parts: Sequence[SparseRow]) -> float:
-        """Return the line of an expression with these parts; zero where nothing is looked for."""
+    def of_query(self, expression: Expression, parts: Sequence[SparseRow]) -> Lines:
+        """Return the lines of an expression with these parts; zero where nothing is looked for."""
         if not expression.parts:
-            return 0.0
-        return self.line(parts, TEXT if expression.only_words else DEVIATIONS)
+            return Lines(0.0, 0.0)
+        line = self.line(parts, TEXT if expression.only_words else DEVIATIONS)
+        if not (expression.only_words and self.of_sentences):
+            return Lines(line, line)
+        level = np.interp(np.log2(len(self.mean)), np.log2(list(LEVELS)), list(LEVELS.values()))
+        best = min(self._of(*row, float(level) + HEAVY * float(row[1].max())) for row in parts)
+        return Lines(best, min(best, line))
 
     def _of(self, indices: NDArray[np.int32], values: Vectors, deviations: float) -> float:
         weights = np.zeros(len(self.mean))
@@ -155,17 +174,18 @@ class ColumnStatistics:
     mean: Doubles  # (D,)
     variance: Doubles  # (D,)
     frequency: Doubles  # (D,): the share of photos in which it is above zero
+    of_sentences: bool = False  # the model's texts come from a map of sentences
 
     def at(self, dimensions: int, top_k: int | None = None) -> Chance:
         """Return the same of vectors that are shortened so, and have length one again."""
         mean, variance = self.mean[:dimensions], self.variance[:dimensions]
         left = float((mean**2 + variance).sum()) or 1.0  # of the squared length, on average
-        chance = Chance(mean / left**0.5, variance / left)
+        chance = Chance(mean / left**0.5, variance / left, self.of_sentences)
         if top_k is None or top_k >= dimensions:
             return chance
         whole, cut = (shorten(self._drawn, dimensions, m).astype(np.float64) for m in (None, top_k))
         change = [_ratio((cut**n).mean(axis=0), (whole**n).mean(axis=0)) for n in (1, 2)]
-        return Chance(chance.mean * change[0], chance.variance * change[1])
+        return Chance(chance.mean * change[0], chance.variance * change[1], self.of_sentences)
 
     @cached_property
     def _drawn(self) -> Vectors:

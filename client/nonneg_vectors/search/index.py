@@ -10,7 +10,7 @@ from typing import Self
 import numpy as np
 
 from nonneg_core.errors import ConfigInvalid, DataInvalid
-from nonneg_vectors.expressions.weightings import ColumnStatistics
+from nonneg_vectors.expressions.weightings import ColumnStatistics, Lines
 from nonneg_vectors.search.converters import checked_ids
 from nonneg_vectors.search.query_and_hits import (
     DimensionNames,
@@ -175,7 +175,7 @@ class Index:
         values = np.array([more[int(i)] for i in indices], dtype=np.float32)
         return self._by_weights((indices, values), k, HitLimits(where, without, matches_only=matches_only))
 
-    def _by_weights(self, query: SparseWeights, k: int, limits: HitLimits, line: float | None = None) -> list[Hit]:
+    def _by_weights(self, query: SparseWeights, k: int, limits: HitLimits, line: Lines | None = None) -> list[Hit]:
         """Return the k largest inner products; `line`: what random photos reach, where the query says so."""
         check_where(limits.where)
         self._are_there(limits.without)
@@ -202,7 +202,7 @@ class Index:
         profile = self.description
         self._same(Embeddings.from_rows([], dimensions=query.dimensions, fingerprint=query.fingerprint))
         limits = replace(limits, without=(*query.without, *limits.without))
-        line = query.chance if self._chance is None else self._chance.of_query(query.expression, query.parts)
+        line = _one_line(query.chance) if self._chance is None else self._chance.of_query(query.expression, query.parts)
         if len(query.parts) == 1 and (query.parts[0][1] > 0).all() and not query.unlike:
             return self._by_weights(query.parts[0], k, limits, line)
         check_where(limits.where)
@@ -225,9 +225,9 @@ class Index:
         hits = self._ranked(matches, (there.astype(np.int32), together[there]), (), explained=limits.reasons)
         return marked(hits, line, limits)
 
-    def _line(self, parts: Sequence[SparseWeights]) -> float | None:
+    def _line(self, parts: Sequence[SparseWeights]) -> Lines | None:
         """Return the score that a random photo may reach; None where the model's statistics are not at hand."""
-        return None if self._chance is None else self._chance.line(parts)
+        return None if self._chance is None else _one_line(self._chance.line(parts))
 
     def close(self) -> None:
         """Close the engine."""
@@ -281,6 +281,10 @@ class Index:
                 if longer
                 else f"embed with dimensions={profile.dimensions}",
             )
+
+
+def _one_line(line: float | None) -> Lines | None:
+    return None if line is None else Lines(line, line)
 
 
 def _at_least_one(k: int) -> int:

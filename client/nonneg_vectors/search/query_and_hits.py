@@ -14,7 +14,7 @@ from nonneg_core.errors import ConfigInvalid, DataInvalid, ExpressionInvalid
 from nonneg_core.shortening import Vectors
 from nonneg_vectors.expressions.expression import Expression, Photo, Words
 from nonneg_vectors.expressions.expression_parser import parse
-from nonneg_vectors.expressions.weightings import Meanings, Resolved, SparseRow, Unlike, resolve
+from nonneg_vectors.expressions.weightings import Lines, Meanings, Resolved, SparseRow, Unlike, resolve
 from nonneg_vectors.search.vector_engine import Payload, Where
 from nonneg_vectors.storage.embeddings import Embeddings
 
@@ -117,15 +117,16 @@ class HitLimits:
     matches_only: bool = False
 
 
-def marked(hits: Sequence[Hit], line: float | None, limits: HitLimits) -> list[Hit]:
+def marked(hits: Sequence[Hit], lines: Lines | None, limits: HitLimits) -> list[Hit]:
     """Return the hits with what chance says of them; without those below its line, where these are not wanted."""
-    if line is None:
+    if lines is None or not hits:
         return list(hits)
+    line = lines.at(hits[0].score)
     marked_hits = [replace(hit, match=hit.score >= line) for hit in hits]
     return [hit for hit in marked_hits if hit.match] if limits.matches_only else marked_hits
 
 
-def check_line(line: float | None, limits: HitLimits) -> None:
+def check_line(line: Lines | None, limits: HitLimits) -> None:
     """Raise where matches alone are wanted and nothing says which hits they are."""
     if line is None and limits.matches_only:
         raise ConfigInvalid(

@@ -91,7 +91,11 @@ def _shortened(folder: Path, digest: str, dimensions: int, top_k: int | None) ->
 
 @lru_cache(maxsize=16)
 def _read(folder: Path, _digest: str) -> ColumnStatistics:
-    columns = read_manifest(folder).columns
+    manifest = read_manifest(folder)
+    columns = manifest.columns
     return ColumnStatistics(
-        np.array(columns.expected_activation), np.array(columns.variance), np.array(columns.frequency)
+        np.array(columns.expected_activation),
+        np.array(columns.variance),
+        np.array(columns.frequency),
+        manifest.sentences is not None,
     )

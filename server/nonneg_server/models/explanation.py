@@ -168,7 +168,7 @@ def queried(bundle: Bundle, expression: Expression, dimensions: int | None, give
     """Return what an expression stands for; `given`: the vectors of its photos, and of texts that were embedded."""
     length = check_dimensions(dimensions, bundle.manifest.dimensions)
     weighting = resolved(bundle, expression, length, given)
-    chance = chance_of(bundle, length).of_query(expression, weighting.parts)
+    chance = chance_of(bundle, length).of_query(expression, weighting.parts).best
     return Queried(bundle.manifest, expression, length, weighting, names_of(bundle), chance)
 
 

@@ -220,7 +220,8 @@ def search(folder: IndexedFolder, query: PhotoQuery, length: SearchLength, page:
     matches = _matches(folder, query, columns, weighting, max(page.offset + page.limit, FACETTED))
     took = time.perf_counter() - started
     chance = chance_of(query.bundle, length.dimensions, top_k)
-    line = chance.of_query(query.expression or ONE_DIMENSION, weighting.parts)
+    best = float(matches.scores[matches.order].max(initial=0.0))
+    line = chance.of_query(query.expression or ONE_DIMENSION, weighting.parts).at(best)
     above = matches.count(line)
     weights = _together(weighting, length.dimensions)
     whole = columns is engine.whole and length.top_k is None

@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 from nonneg_core.errors import ExpressionInvalid
+from nonneg_core.shortening import unit
 from nonneg_vectors.expressions.expression import Photo, Words, near
 from nonneg_vectors.expressions.expression_parser import parse
-from nonneg_vectors.expressions.weightings import HIGHEST, TEXT, Chance, Meanings, resolve
+from nonneg_vectors.expressions.weightings import HEAVY, HIGHEST, LEVELS, TEXT, Chance, Meanings, resolve
 
 NAMES = {2: "snow", 5: "Polar bear", 6: "crane", 7: "crane"}
 ROWS = {
@@ -52,14 +53,28 @@ def test_where_nothing_is_looked_for_every_photo_is_a_match():
     alone = parse('!"dog" !dim:3')
     found = resolve(alone, meanings())
     np.testing.assert_allclose(dense(found.parts[0]), np.arange(1, 9) / np.linalg.norm(np.arange(1, 9)), rtol=1e-5)
-    assert meanings().chance.of_query(alone, found.parts) == 0.0
+    assert meanings().chance.of_query(alone, found.parts) == (0.0, 0.0)
 
 
 def test_a_query_of_words_alone_has_a_lower_line_than_one_with_a_photo():
     chance = Chance(np.full(8, 0.1), np.full(8, 0.001))
     words, both = parse('"dog"'), parse('"dog" + a.jpg')
     row = resolve(words, Meanings(8, NAMES, ROWS, chance)).parts
-    assert chance.of_query(words, row) < chance.of_query(both, row)
+    assert chance.of_query(words, row).best < chance.of_query(both, row).best
+
+
+def test_the_best_photo_of_a_sentence_must_reach_more_where_one_column_is_most_of_the_text():
+    chance = Chance(np.full(8, 0.1), np.full(8, 0.001), of_sentences=True)
+    even, one = (((np.arange(8, dtype=np.int32), unit(np.float32(w))),) for w in ([1] * 8, [9, *[0.1] * 7]))
+    words = parse('"dog"')
+    for row in (even, one):
+        lines = chance.of_query(words, row)
+        deviations = LEVELS[128] + HEAVY * float(row[0][1].max())
+        assert lines.best == pytest.approx(chance.line(row, deviations))
+        assert lines.others == pytest.approx(min(lines.best, chance.line(row, TEXT)))
+        assert lines.at(lines.best) == lines.others
+        assert lines.at(lines.best - 0.01) == lines.best
+    assert chance.of_query(words, one).best > chance.of_query(words, one).others
 
 
 @pytest.mark.parametrize(

@@ -13,9 +13,10 @@ import pytest
 
 from nonneg_core.errors import ConfigInvalid, DataInvalid, FingerprintMismatch, StorageFailed
 from nonneg_vectors import Embeddings
-from nonneg_vectors.expressions.weightings import ColumnStatistics
+from nonneg_vectors.expressions.weightings import ColumnStatistics, Lines
 from nonneg_vectors.search.index import Index, describe
 from nonneg_vectors.search.qdrant_local import LocalEngine
+from nonneg_vectors.search.query_and_hits import Hit, HitLimits, marked
 
 N = 400
 ONE = np.int32([60]), np.float32([1])  # a query of one dimension
@@ -315,3 +316,11 @@ def test_matches_are_not_told_apart_where_the_models_statistics_are_not_at_hand(
         with pytest.raises(ConfigInvalid, match="not known") as refused:
             index.search(vectors[3], matches_only=True)
         assert "--bundle" in str(refused.value.fix)
+
+
+def test_nothing_matches_where_the_best_hit_is_below_its_line_and_others_match_from_their_own_line_on():
+    lines = Lines(best=0.5, others=0.3)
+    near, far = ([Hit(str(i), score, {}) for i, score in enumerate(scores)] for scores in ((0.6, 0.4, 0.2), (0.4, 0.2)))
+    assert [hit.match for hit in marked(near, lines, HitLimits())] == [True, True, False]
+    assert [hit.match for hit in marked(far, lines, HitLimits())] == [False, False]
+    assert marked(far, lines, HitLimits(matches_only=True)) == []
