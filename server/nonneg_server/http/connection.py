@@ -57,6 +57,8 @@ class Connection(HttpToolsProtocol):
         self._give_up()
         super().connection_lost(exc)
         self._release()
+        if self.scope:  # which this holds: a cycle would keep both
+            self.scope["state"].pop("reserve", None)
         self._shared.buffered -= self._unread.bytes
         self._shared.open -= 1
 

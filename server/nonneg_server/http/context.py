@@ -134,14 +134,14 @@ class Deadline:
     """
 
     def __init__(self, scope: Scope, timeout: float) -> None:
-        self._scope = scope
+        self._headers = scope["headers"]  # not the scope, which holds this: a cycle would keep both
         self._timeout = timeout
         self._at: float | None = None
 
     def __call__(self) -> float:
         """Return it; ParameterInvalid where the client's timeout is not a positive number."""
         if self._at is None:
-            given = next((value for name, value in self._scope["headers"] if name == b"x-request-timeout"), None)
+            given = next((value for name, value in self._headers if name == b"x-request-timeout"), None)
             seconds = self._timeout if given is None else min(_seconds(given.decode("latin-1")), self._timeout)
             self._at = asyncio.get_running_loop().time() + seconds
         return self._at
