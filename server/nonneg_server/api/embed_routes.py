@@ -13,7 +13,6 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from nonneg_core.errors import ExpressionInvalid, ParameterInvalid
 from nonneg_runtime.bundle.bundle_folder import Bundle
-from nonneg_runtime.bundle.manifest import Manifest
 from nonneg_server.api import native_request as native
 from nonneg_server.api.answer_examples import EMBEDDED, EXPLAINED, QUERIED
 from nonneg_server.api.native_answers import EmbedAnswer, ExplainAnswer, QueryAnswer
@@ -177,17 +176,19 @@ async def post_shorten(request: Request) -> Response:
     body = await read_body(request, request.app.state.settings.max_body)
     content_type = request.headers.get("content-type", "")
 
-    def work() -> tuple[Manifest, pipeline.EncodedBatch, Parameters, tuple[int, ...]]:
+    def work() -> tuple[int, pipeline.Answer]:
         stored = stored_vectors(body, content_type, query)
         form.check(stored.parameters)
         manifest = request.app.state.registry.get(stored.parameters.model).bundle.manifest
         z = as_array(stored, manifest)
         lengths = pipeline.lengths_of(stored.parameters, manifest, z.shape[1])
         check_size(len(z), sum(lengths))
-        return manifest, pipeline.EncodedBatch(z, list(range(len(z))), {}), stored.parameters, lengths
+        raw = pipeline.EncodedBatch(z, list(range(len(z))), {})
+        size = pipeline.bytes_of(raw, stored.parameters, lengths)
+        return size, pipeline.shortened(manifest, raw, stored.parameters, lengths)
 
-    vectors = await serialized(work) if len(body) > LARGE else await asyncio.to_thread(work)
-    answer = await pipeline.priced_answer(request, *vectors)
+    size, answer = await serialized(work) if len(body) > LARGE else await asyncio.to_thread(work)
+    pipeline.reserve(request, size)
     return pipeline.reply(await pipeline.written(answer, form.write), answer, form.MEDIA_TYPE)
 
 

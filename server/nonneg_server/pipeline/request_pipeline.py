@@ -203,12 +203,17 @@ DENSE, DIGITS, SPARSE = 6, 12, 24  # bytes of a number, of what is above zero in
 async def priced_answer(
     request: Request, manifest: Manifest, raw: EncodedBatch, parameters: Parameters, lengths: tuple[int, ...]
 ) -> Answer:
-    """Reserve what the answer will take, in the memory that `--upload-bytes` bounds, and shorten the vectors."""
-    reserve = request.scope["state"].get("reserve")
-    if reserve is not None:  # by the connection, until it has sent the answer
-        reserve(bytes_of(raw, parameters, lengths))
+    """Reserve what the answer will take, and shorten the vectors."""
+    reserve(request, bytes_of(raw, parameters, lengths))
     work = partial(shortened, manifest, raw, parameters, lengths)
     return await serialized(work) if len(raw.vectors) * sum(lengths) > LARGE else work()
+
+
+def reserve(request: Request, size: int) -> None:
+    """Take what the answer will need from the memory that `--upload-bytes` bounds, until it is sent."""
+    take = request.scope["state"].get("reserve")  # by the connection; none once it is over
+    if take is not None:
+        take(size)
 
 
 def bytes_of(raw: EncodedBatch, parameters: Parameters, lengths: tuple[int, ...]) -> int:
