@@ -53,7 +53,10 @@ def test_the_first_complete_study_that_says_so_decides(tmp_path: Path) -> None:
         figures = {"structure.sparsity": 0.95 + seed / 1000 if variant == "ncl" else 0.0}
         stated = merged(study.plan.base, study.plan.variants[variant])
         write_result(study.folder, Result("features", variant, seed, stated, study.measure, figures, 1.0, "m", "c"))
-        assert ("features has not run" in row().replace("`", "")) == (place < 19), "all of its runs have to be there"
+        if place in (0, 18, 19):  # the page takes a second each time
+            assert ("features has not run" in row().replace("`", "")) == (place < 19), (
+                "all of its runs have to be there"
+            )
     assert "| 0.963 [0.961, 0.965] | **held** ([features](../research/results-by-study.md#features))" in row()
     assert "Beyond the paper: bn did not hold here" in row()
     assert "Elsewhere:" in row()
