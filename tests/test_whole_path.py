@@ -91,7 +91,7 @@ def test_the_default_model_tells_real_photos_apart_at_every_length(server: str, 
     with Client(server) as client:
         full = client.embed(files)
         short = {dimensions: client.embed(files, dimensions=dimensions) for dimensions in (full.dimensions, 512, 128)}
-    assert 0.05 < full.nnz.mean() / full.dimensions < 0.5
+    assert 0.45 < full.nnz.mean() / full.dimensions < 0.55, "of a pair of opposite columns one is active"
     for dimensions, embeddings in short.items():
         np.testing.assert_allclose(embeddings.numpy(), full.shorten(dimensions).numpy(), atol=1e-6)
         similarity = embeddings.similarity()

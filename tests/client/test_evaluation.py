@@ -380,8 +380,10 @@ def test_the_vectors_of_an_evaluation_can_be_kept_and_updated(run, photos, tmp_p
     measured = run("evaluate", photos, "--lengths", "64", "--json", "--save-vectors", out)
     again = run("evaluate", photos, "--lengths", "64", "--json", "--vectors", out, "--url", "http://127.0.0.1:9")
     assert json.loads(again.stdout)["rows"] == json.loads(measured.stdout)["rows"]
-    updated = run("embed", photos, "-o", out, "--update", "--url", "http://127.0.0.1:9")
+    before = out.read_bytes(), out.stat().st_mtime_ns
+    updated = run("embed", photos, "-o", out, "--update")
     assert "0 new, 0 changed, 0 gone, 35 unchanged" in updated.stderr
+    assert (updated.exit_code, out.read_bytes(), out.stat().st_mtime_ns) == (0, *before)
     assert isinstance(run("evaluate", photos, "--save-vectors", out).exception, StorageFailed)
 
 

@@ -56,7 +56,12 @@ def test_where_nothing_is_left_the_length_that_the_search_needs_is_told_and_take
     expect(wide).to_have_url(re.compile("dimensions=1001"))
     wide.goto(f"{address}/?q=%22cat%22&dimensions=8")
     settled(wide)
-    expect(wide.locator(".chip.beyond")).to_contain_text('"cat"')
+    expect(wide.locator(".hit").first).to_be_visible()  # words are a vector that says something at every length
+    expect(wide.locator(".chip.beyond")).to_have_count(0)
+    wide.goto(f"{address}/?q=%22cat%22%20%2B%20dim:1000&dimensions=8")
+    settled(wide)
+    expect(wide.locator(".chip.beyond")).to_contain_text("left out below 1,001")
+    expect(wide.locator(".hit").first).to_be_visible()
 
 
 def test_enter_on_a_photo_leaves_the_focus_at_what_is_shown_then(wide: Page, address: str) -> None:
