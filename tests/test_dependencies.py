@@ -32,8 +32,8 @@ MENDED = {
 # What each extra asks for by itself. A new name is a decision: say in the commit what it is for and what it weighs.
 LIGHT = {"click", "httpx", "numpy", "ormsgpack", "pillow", "pydantic", "tqdm"}
 BROUGHT = {
-    "serving": {"fastapi", "httptools", "nonneg[simd,text]", "orjson", "ormsgpack", "prometheus-client", "pydantic-settings",
-                "python-multipart", "starlette", "typing_extensions", "uvicorn", "uvloop"},
+    "serving": {"fastapi", "httptools", "nonneg[simd,text]", "orjson", "ormsgpack", "prometheus-client",
+                "pydantic-settings", "python-multipart", "starlette", "typing_extensions", "uvicorn", "uvloop"},
     "server": {"nonneg[serving]", "onnxruntime"},
     "local": {"nonneg[simd,text]", "onnxruntime"},
     "gpu": {"nonneg[serving]", "onnxruntime-gpu[cuda,cudnn]"},
