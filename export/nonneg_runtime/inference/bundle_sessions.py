@@ -17,7 +17,7 @@ from nonneg_runtime.inference.device_session import warm_sizes
 from nonneg_runtime.inference.encoder import open_session
 from nonneg_runtime.inference.onnx_session import Session, sessions_sharing_weights
 from nonneg_runtime.inference.runner import Runner, check_golden
-from nonneg_runtime.inference.text_tower import RestingTextTower, Tower
+from nonneg_runtime.inference.text_tower import RestingTextTower, Tower, check_tokenizers
 
 logger = logging.getLogger("nonneg")
 SHARED_FROM = 32 * 2**20  # bytes of weights; with fewer, what else a session holds is more
@@ -92,6 +92,13 @@ class Sessions:
         ):  # TensorRT builds another engine for larger or smaller ones
             self._try(np.zeros((batch, size, size, 3), np.uint8))
         self._test(session)
+
+    def warm_up_text(self) -> None:
+        """Open and test the bundle's own text tower; the encoder of sentences is opened when a text first comes."""
+        if self.bundle.manifest.text is not None:
+            self.text()
+        elif self.bundle.manifest.takes_texts:
+            check_tokenizers()
 
     def open_all_cores(self) -> None:
         """Open the wide session for the next image, in the background, if there is to be one: an image was alone."""

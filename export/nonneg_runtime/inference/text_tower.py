@@ -10,6 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,13 @@ TOKENS = "tokens"  # the graph's input: int64 (batch, length)
 GOLDEN = "a photo of a dog"  # the text of the self-test
 MOST_CHARACTERS = 4096  # of a text, before it is cut into tokens
 Tokens = NDArray[np.int64]
+
+
+def check_tokenizers() -> None:
+    """Raise MissingExtra where texts cannot be cut into tokens; does not import what cuts them."""
+    with needing("text", extra="text"):
+        if find_spec("tokenizers") is None:
+            raise ModuleNotFoundError(name="tokenizers")
 
 
 class Tokenizer:
@@ -259,12 +267,11 @@ def _check_place(record: SentenceRecord, folder: Path) -> None:
 
 
 class RestingTextTower:
-    """`tower` is there while it is loaded; a bundle that changed since it was first opened is refused."""
+    """`tower` is there while it is loaded; a bundle that changed since it was opened is refused."""
 
     def __init__(self, bundle: Bundle) -> None:
         self.tower: Tower | None = None
         self._bundle = bundle
-        self._opened_before = False
         self._opening = threading.Lock()
 
     @property
@@ -287,8 +294,6 @@ class RestingTextTower:
         with self._opening:
             if self.tower is not None:
                 return self.tower, False
-            if self._opened_before:
-                check_unchanged()
+            check_unchanged()  # the first text may come long after the bundle was opened
             tower = self.tower = _open(self._bundle.path, self._bundle.manifest)
-            self._opened_before = True
         return tower, True

@@ -86,10 +86,10 @@ class InferenceEngine:
         self._closed = False
 
     def warm_up(self) -> None:
-        """Run the session, at every size to come, and the text tower against what the exporter wrote down."""
+        """Run the session, at every size to come, and its own text tower against what the exporter wrote down."""
         self.sessions.warm_up()
         try:
-            self.sessions.text()
+            self.sessions.warm_up_text()
         except MissingExtra as error:  # images are served all the same
             logger.warning("%s embeds no texts: %s; %s", self.name, error, error.fix)
         manifest = self.bundle.manifest
