@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from html.parser import HTMLParser
 
 import httpx
@@ -55,7 +56,12 @@ async def test_the_page_shows_every_operation_and_fetches_nothing(client: httpx.
     assert "Of those, keep each vector&#x27;s largest this many." in answer.text
 
 
-async def test_the_root_points_to_what_there_is(client: httpx.AsyncClient) -> None:
+async def test_the_root_points_to_what_there_is(client_for: Callable[..., httpx.AsyncClient]) -> None:
+    async with client_for(host="0.0.0.0") as client:  # where there is no studio
+        await _pointers_lead_somewhere(client)
+
+
+async def _pointers_lead_somewhere(client: httpx.AsyncClient) -> None:
     pointers = (await client.get("/")).json()
     assert pointers.pop("name") == "nonneg"
     assert pointers.pop("version")

@@ -49,7 +49,7 @@ def replica(monkeypatch: pytest.MonkeyPatch, logging_as_before: None) -> Iterato
 async def test_a_replica_answers_as_the_server_does(replica: FastAPI, photos: Path) -> None:
     photo = (photos / "cat" / "cat-0.jpg").read_bytes()
     headers = {"Content-Type": "image/jpeg"}
-    async with httpx.AsyncClient(transport=httpx.ASGITransport(replica), base_url="http://localhost") as http:
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(replica), base_url="http://127.0.0.1") as http:
         assert (await http.get("/readyz")).status_code == 200
         assert (await http.post("/embed", content=photo, headers=headers)).status_code == 401
         headers["Authorization"] = "Bearer a-secret-of-enough-length"
