@@ -57,7 +57,7 @@ async def test_the_page_shows_every_operation_and_fetches_nothing(client: httpx.
 
 
 async def test_the_root_points_to_what_there_is(client_for: Callable[..., httpx.AsyncClient]) -> None:
-    async with client_for(host="0.0.0.0") as client:  # where there is no studio
+    async with client_for(host="0.0.0.0") as client:  # without a studio
         await _pointers_lead_somewhere(client)
 
 
