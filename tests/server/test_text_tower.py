@@ -14,7 +14,7 @@ from text_bundle import LENGTH, with_text_tower
 
 from nonneg_core.errors import DeadlineExceeded, Overloaded, ParameterInvalid
 from nonneg_core.shortening import unit
-from nonneg_runtime.bundle.bundle_folder import Bundle
+from nonneg_runtime.bundle.bundle_folder import Bundle, open_bundle
 from nonneg_runtime.inference.text_tower import text_tower
 from nonneg_server.engine.admission import LARGE_SECONDS, Cost
 from nonneg_server.engine.inference_engine import InferenceEngine
@@ -181,4 +181,14 @@ async def test_beside_a_device_that_takes_batches_texts_run_on_the_threads(
     assert isinstance(wrong, ParameterInvalid)
     assert wrong.field == "texts[2]"
     np.testing.assert_allclose(text.vector, expected(towers), atol=1e-6)
+    engine.close()
+
+
+def test_the_encoder_of_sentences_is_opened_when_a_text_first_comes(workers: Workers) -> None:
+    engine = InferenceEngine(open_bundle(), workers=workers)
+    before = engine.sessions.weight
+    engine.warm_up()
+    assert engine.sessions.weight == before
+    assert engine.sessions.text() is not None
+    assert engine.sessions.weight > before
     engine.close()
