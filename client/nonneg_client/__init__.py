@@ -3,8 +3,6 @@
 Names are loaded when they are first used, so that importing the package costs next to nothing.
 """
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING
 
 from nonneg_core.process.start_up import lazy_names

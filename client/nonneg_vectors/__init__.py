@@ -1,7 +1,5 @@
 """Stored vectors: kept in files, searched, curated and evaluated with numpy alone; no server, no model."""
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING
 
 from nonneg_core.process.start_up import lazy_names

@@ -8,8 +8,6 @@ metrics are the same.
 Settings are those of the environment, NONNEG_..., where the application is started; they travel to every replica.
 """
 
-from __future__ import annotations
-
 import os
 from importlib import import_module
 from typing import Any

@@ -1,7 +1,5 @@
 """Training of non-negative encoders: images -> views -> encoder -> loss -> checkpoint."""
 
-from __future__ import annotations
-
 import os
 from typing import TYPE_CHECKING
 

@@ -1,7 +1,5 @@
 """nonneg train: the command line of training."""
 
-from __future__ import annotations
-
 import tomllib
 from difflib import get_close_matches
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A whole run into a target: what is there stays, what is missing is made, and what makes it one comes last."""
 
-from __future__ import annotations
-
 from collections.abc import Generator, Iterable, Iterator
 from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import asdict, dataclass

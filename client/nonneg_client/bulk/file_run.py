@@ -12,8 +12,6 @@ next. What failed is listed in `photos.parquet.failed.jsonl`, what the vectors w
 `photos.parquet.origins.jsonl`. A run that adds to a file leaves that file alone until the end.
 """
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager

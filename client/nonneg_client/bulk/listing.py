@@ -1,7 +1,5 @@
 """From sources, listed as they are walked, to groups of neighbouring images; sources that may overlap are refused."""
 
-from __future__ import annotations
-
 import glob
 import os
 from collections.abc import Iterable, Iterator, Sequence

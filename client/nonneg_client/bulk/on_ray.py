@@ -5,8 +5,6 @@ Actors that took whole cores would leave none for the tasks that list the source
 What goes through the driver is a line a shard; vectors go from worker to target.
 """
 
-from __future__ import annotations
-
 import pickle
 import warnings
 from collections.abc import Generator, Iterator, Mapping

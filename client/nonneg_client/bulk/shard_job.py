@@ -1,7 +1,5 @@
 """A group becomes a shard, unless the shard is there; and what a run would cost, by a try of some."""
 
-from __future__ import annotations
-
 import hashlib
 import heapq
 import time

@@ -1,7 +1,5 @@
 """Search by image, vector or dimensions: one `Index` over an engine in this process or on a server."""
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING
 
 from nonneg_core.process.start_up import lazy_names

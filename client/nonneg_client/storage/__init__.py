@@ -1,7 +1,5 @@
 """Files of vectors: written, read, and read in parts."""
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING
 
 from nonneg_core.process.start_up import lazy_names

@@ -1,7 +1,5 @@
 """The APIs that this server speaks, each in files of its name: a new one is its file, and its line here."""
 
-from __future__ import annotations
-
 from nonneg_server.api.cohere import COHERE
 from nonneg_server.api.kserve_routes import KSERVE
 from nonneg_server.api.native_routes import NATIVE

@@ -1,7 +1,5 @@
 """An example of each of the native API's answers, as the OpenAPI document shows it."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from nonneg_server.api.native_answers import Health

@@ -1,7 +1,5 @@
 """Cohere's v2 embed API: images in one of two shapes, several embedding types in one answer."""
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Annotated, Any, Literal, NotRequired
 

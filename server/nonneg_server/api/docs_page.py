@@ -1,7 +1,5 @@
 """/docs: the OpenAPI document as one page that loads nothing from anywhere and runs no script."""
 
-from __future__ import annotations
-
 import html
 import json
 import re

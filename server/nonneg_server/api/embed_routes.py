@@ -1,7 +1,5 @@
 """POST /embed, /query, /shorten and /explain: images, expressions or stored vectors in, vectors and reasons out."""
 
-from __future__ import annotations
-
 import asyncio
 from functools import partial
 from typing import Annotated, Any

@@ -1,7 +1,5 @@
 """KServe's v2 routes: health, metadata, inference, and the repository that loads and unloads models."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from functools import partial

@@ -1,7 +1,5 @@
 """KServe's requests and answers, with the configuration and statistics of Triton's extensions."""
 
-from __future__ import annotations
-
 import time
 from typing import Annotated, Any, Literal, NotRequired
 

@@ -1,7 +1,5 @@
 """KServe's v2 tensors: image bytes, pixels or texts in, a tensor of embeddings out, in JSON or in binary."""
 
-from __future__ import annotations
-
 import base64
 import binascii
 import math

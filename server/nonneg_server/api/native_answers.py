@@ -1,7 +1,5 @@
 """The native API's answers; orjson writes the real ones without these types."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any, Literal, NotRequired
 
 from pydantic import ConfigDict, Field, with_config

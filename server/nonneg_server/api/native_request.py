@@ -1,7 +1,5 @@
 """The native request: whatever form it came in, images and parameters; and its bodies for the OpenAPI document."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 from typing import Annotated, Any, NotRequired, TypeVar, cast

@@ -1,7 +1,5 @@
 """The native API: GET /models and below, health, metrics, the pages about them; and all its routes as one dialect."""
 
-from __future__ import annotations
-
 import asyncio
 
 from fastapi import APIRouter, Request, Response

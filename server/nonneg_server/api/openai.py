@@ -1,7 +1,5 @@
 """OpenAI's embeddings API: POST /v1/embeddings, whose `input` holds images, and GET /v1/models."""
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Annotated, Any, Literal, NotRequired
 

@@ -1,7 +1,5 @@
 """What routes and APIs say of themselves: whether a route embeds or tells health, its OpenAPI operation, its API."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar

@@ -1,7 +1,5 @@
 """The API of Hugging Face's text-embeddings-inference (TEI); POST /embed is shared with the native API."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Annotated, Any, Literal
 

@@ -3,8 +3,6 @@
 All of it is called from the event loop, so that nothing here needs a lock.
 """
 
-from __future__ import annotations
-
 import math
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable, Iterator

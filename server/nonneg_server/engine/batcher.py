@@ -3,8 +3,6 @@
 On CPUs this gains nothing and costs latency; it is there for devices that are idle unless they get many images at once.
 """
 
-from __future__ import annotations
-
 import threading
 import weakref
 from collections import deque

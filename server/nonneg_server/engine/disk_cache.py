@@ -6,8 +6,6 @@ writer is busy goes into its next transaction. A disk that fails is a slower ser
 so once, and after a rest it is tried again.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import sqlite3

@@ -1,7 +1,5 @@
 """The engine: image bytes in, or texts for a text tower, raw vectors out. It knows nothing of HTTP."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import time

@@ -1,7 +1,5 @@
 """What is queued and what comes back: images by their price, texts, other work on an image, and encoded vectors."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import time

@@ -3,8 +3,6 @@
 Built on uvicorn's own protocol. No timers a request: one sweep a second looks at every connection.
 """
 
-from __future__ import annotations
-
 import asyncio
 import time
 from typing import Any

@@ -6,8 +6,6 @@ forms and fetch pictures without asking first: of these the browser says where t
 Sec-Fetch-Site. Programs send neither.
 """
 
-from __future__ import annotations
-
 import ipaddress
 from collections.abc import Sequence
 

@@ -1,7 +1,5 @@
 """What is refused before the application: malformed requests, upgrades, requests to a full queue, idle handshakes."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import logging

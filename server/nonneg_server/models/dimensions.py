@@ -1,7 +1,5 @@
 """The dimensions of a model: one as its bundle knows it, and all of them filtered, sorted and cut into pages."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from contextlib import nullcontext
 from typing import Any

@@ -1,7 +1,5 @@
 """What vectors say in dimensions: why two images are alike, from which cells, and what an expression stands for."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext

@@ -1,7 +1,5 @@
 """The models this process serves: by name, where their bundles come from, and whether they take work."""
 
-from __future__ import annotations
-
 import logging
 import threading
 import weakref

@@ -4,8 +4,6 @@ A pipe that is not read any more, or a terminal that was stopped, takes no lines
 stand still with it. The queue here is bounded; what does not fit is dropped, and the log says so when it is read again.
 """
 
-from __future__ import annotations
-
 import contextlib
 import fcntl
 import io

@@ -3,8 +3,6 @@
 JSON and msgpack carry the same objects; orjson writes them straight from numpy's arrays.
 """
 
-from __future__ import annotations
-
 import base64
 import io
 import json

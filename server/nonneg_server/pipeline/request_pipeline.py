@@ -3,8 +3,6 @@
 Each station comes once, in the order of the file. What a body holds was counted and sized where it was read.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, nullcontext

@@ -1,7 +1,5 @@
 """Images and texts as JSON carries them: base64, data URIs, URLs, or words, bare or wrapped in objects."""
 
-from __future__ import annotations
-
 import base64
 import binascii
 import re

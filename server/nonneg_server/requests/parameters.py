@@ -1,7 +1,5 @@
 """The parameters of requests: one name and one meaning in query, form and JSON, in every route."""
 
-from __future__ import annotations
-
 import difflib
 from collections.abc import Iterable
 from functools import cache

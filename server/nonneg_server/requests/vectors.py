@@ -1,7 +1,5 @@
 """Stored vectors as a request brings them: dense rows, sparse rows, or one .npy; checked, then one float32 array."""
 
-from __future__ import annotations
-
 import io
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """Documents written from the code: OpenAPI, when it is first read, and docs/settings.md."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from functools import reduce
 from operator import or_

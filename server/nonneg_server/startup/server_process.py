@@ -1,7 +1,5 @@
 """The server process: signals, draining, and the watch over engines and connections."""
 
-from __future__ import annotations
-
 import asyncio
 import concurrent.futures
 import contextlib

@@ -1,7 +1,5 @@
 """Every setting of the server: one frozen model, whose fields are the flags and the NONNEG_… environment variables."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated, Any, Literal
 

@@ -1,7 +1,5 @@
 """Where settings come from: command-line options made of the fields of `Settings`, the environment and a file."""
 
-from __future__ import annotations
-
 import difflib
 import os
 import tomllib

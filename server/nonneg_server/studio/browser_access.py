@@ -1,7 +1,5 @@
 """The studio's page in a browser: its files, the policy under which they are shown, and whether it is on at all."""
 
-from __future__ import annotations
-
 import hashlib
 from dataclasses import dataclass
 from functools import cache

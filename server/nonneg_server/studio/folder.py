@@ -1,7 +1,5 @@
 """The photos that the studio shows: a collection as curation takes it, ids that say nothing of places, its groups."""
 
-from __future__ import annotations
-
 import hashlib
 import threading
 from collections.abc import Callable, Hashable, Mapping

@@ -1,7 +1,5 @@
 """What the studio answers of a model, a photo's dimensions, two photos side by side, and one dimension."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping
 from typing import Any

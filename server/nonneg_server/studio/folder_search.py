@@ -1,7 +1,5 @@
 """What is searched for, and its answer: hits with their reasons, where chance begins, what a length loses, facets."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace

@@ -1,7 +1,5 @@
 """Pictures of the studio: photos of the folder by id, their smaller copies, and photos dropped on the page."""
 
-from __future__ import annotations
-
 import io
 import os
 import secrets

@@ -1,7 +1,5 @@
 """The studio of one server: its model, the folder that was indexed if there is one, and photos dropped on the page."""
 
-from __future__ import annotations
-
 import asyncio
 from itertools import chain
 from typing import Any

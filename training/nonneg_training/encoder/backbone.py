@@ -1,7 +1,5 @@
 """A backbone: from normalised pixels to one feature vector an image; and the two small ones of our own."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 
 import torch

@@ -1,7 +1,5 @@
 """The encoder: pixels -> backbone -> projector -> activation, and the activations that make it non-negative."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 

@@ -1,7 +1,5 @@
 """torchvision's ResNets, MobileNetV3 and vision transformer without their classifiers, and its files of weights."""
 
-from __future__ import annotations
-
 import hashlib
 import pickle
 import re

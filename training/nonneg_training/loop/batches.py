@@ -1,7 +1,5 @@
 """What feeds a method: the batch of image numbers that a step gets, as tensors."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from itertools import islice

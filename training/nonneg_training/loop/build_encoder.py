@@ -1,7 +1,5 @@
 """From settings to an encoder; and the settings with everything filled in that was left to choose."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from nonneg_core.terminal.installing import needing

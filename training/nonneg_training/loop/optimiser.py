@@ -1,7 +1,5 @@
 """The optimiser of a run with its learning rate: AdamW, SGD or LARS, the schedule, and autocast with a loss scale."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager

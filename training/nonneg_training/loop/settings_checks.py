@@ -1,7 +1,5 @@
 """What cannot be: settings that contradict each other, the data, or the number of processes."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from nonneg_core.errors import ConfigInvalid, DataInvalid

@@ -1,7 +1,5 @@
 """A run, from its settings to its folder: open the data, build what learns, claim the folder, loop."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial

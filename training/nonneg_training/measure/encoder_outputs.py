@@ -1,7 +1,5 @@
 """What an encoder makes of images: embeddings, features, second views; and a run's encoder as such a function."""
 
-from __future__ import annotations
-
 import copy
 import hashlib
 from collections.abc import Callable, Sequence

@@ -1,7 +1,5 @@
 """What a training method is to the loop, and those that learn from views: cl, ncl, spectral, ce, nce, two-tower."""
 
-from __future__ import annotations
-
 import math
 from abc import ABC, abstractmethod
 from functools import partial

@@ -1,7 +1,5 @@
 """One record of everything a run is told: read from a TOML file and flags, and written beside the checkpoint."""
 
-from __future__ import annotations
-
 import difflib
 import json
 import tomllib
