@@ -3,8 +3,6 @@
 It imports the server's parts only inside the checks, so that it runs, and says so, where they are missing.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import platform
@@ -162,7 +160,7 @@ def self_test(model: Path | None) -> Iterator[Diagnosis]:
             yield answered("gpu", bundle, "cuda")
 
 
-def answered(subject: str, bundle: Bundle, provider: str | None = None) -> Diagnosis:
+def answered(subject: str, bundle: "Bundle", provider: str | None = None) -> Diagnosis:
     """Return whether the encoder, computed there, gives the vector that the exporter wrote down."""
     from nonneg_runtime.inference.encoder import open_session
     from nonneg_runtime.inference.runner import PROVIDERS, golden_cosine

@@ -1,7 +1,5 @@
 """`nonneg studio`: a folder of photos -> an index in the cache -> a server whose page shows it."""
 
-from __future__ import annotations
-
 import hashlib
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -66,7 +64,7 @@ def studio(
     run(settings.model_copy(update={"model": (model_of(collection, model),)}), collection)
 
 
-def check_private(settings: Settings) -> None:
+def check_private(settings: "Settings") -> None:
     """Refuse to show a person's photos to the network where no key is asked."""
     from nonneg_core.errors import ConfigInvalid
     from nonneg_server.http.origin import is_loopback
@@ -81,7 +79,7 @@ def check_private(settings: Settings) -> None:
     )
 
 
-def model_of(collection: Collection, given: str | None) -> str:
+def model_of(collection: "Collection", given: str | None) -> str:
     """Return the model that a collection's vectors are of: the one that was given, else one that comes with nonneg."""
     from nonneg_core.errors import FingerprintMismatch
     from nonneg_runtime.bundle.bundle_folder import located, shipped_names

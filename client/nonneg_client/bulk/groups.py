@@ -1,7 +1,5 @@
 """Groups of neighbouring images that become one shard, and files that hold many images: tar and Parquet."""
 
-from __future__ import annotations
-
 import bz2
 import gzip
 import hashlib
@@ -79,7 +77,7 @@ class ImageGroup:
             path = Path(place.path) if place is not None and place.here else None
             yield Item(own, partial(self.reader.read, i), path=path)
 
-    def without(self, ids: Set[str]) -> ImageGroup:
+    def without(self, ids: Set[str]) -> "ImageGroup":
         """Return the images that have none of these ids."""
         rows = tuple(i for i, own in enumerate(self.ids) if own not in ids)
         return ImageGroup(tuple(self.ids[i] for i in rows), self.reader, rows)
@@ -119,9 +117,9 @@ class Archive:
     """A tar file; a compressed one cannot be read in place, and is unpacked where it is read."""
 
     file: Address
-    _unpacked: list[Unpacked] = field(default_factory=list, repr=False, compare=False)
+    _unpacked: "list[Unpacked]" = field(default_factory=list, repr=False, compare=False)
 
-    def __reduce__(self) -> tuple[type[Archive], tuple[Address]]:
+    def __reduce__(self) -> "tuple[type[Archive], tuple[Address]]":
         return Archive, (self.file,)  # another machine unpacks it again
 
     def plain(self) -> Address:

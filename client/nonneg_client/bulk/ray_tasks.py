@@ -1,7 +1,5 @@
 """What runs on a cluster's machines, and what these must have in common: the bundle, its bytes and the target."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import pickle
@@ -141,7 +139,7 @@ class Expected:
 
     versions: Mapping[str, str | None]
     digest: str
-    desk: RunState | RemoteRunState
+    desk: "RunState | RemoteRunState"
     threads: int
     begun: Mapping[str, Any] | None = None  # what the target says that this run is
 

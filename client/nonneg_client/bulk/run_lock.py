@@ -3,8 +3,6 @@
 Clocks are not compared: a second run reads the heartbeat, waits, and reads it again. One that has moved is alive.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import threading
@@ -37,7 +35,7 @@ def locked_target(target: Address, *, every: float = BEAT, settled: float = SETT
         yield lambda: None
 
 
-def _by_heartbeat(heart: ObjectStoreLock) -> Iterator[LockCheck]:
+def _by_heartbeat(heart: "ObjectStoreLock") -> Iterator[LockCheck]:
     heart.take()
     thread = threading.Thread(target=heart.beat, daemon=True)
     thread.start()

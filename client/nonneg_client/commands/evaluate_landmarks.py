@@ -6,8 +6,6 @@ The images lie beside it as `jpg/NAME.jpg`. Junk is taken out of a list before i
 precision-recall line by trapezoids, as in their own code, which is not the AP of `metrics`.
 """
 
-from __future__ import annotations
-
 import json
 from dataclasses import dataclass
 from pathlib import Path
@@ -123,7 +121,7 @@ def _image(path: Path, name: str) -> Path:
     return path.parent / "jpg" / (name if Path(name).suffix else f"{name}.jpg")
 
 
-def landmarks(path: Path, lengths: list[Length] | None, through: EmbedderOptions, as_json: bool) -> None:
+def landmarks(path: Path, lengths: "list[Length] | None", through: "EmbedderOptions", as_json: bool) -> None:
     """Evaluate by the protocols of the revisited Oxford and Paris sets."""
     from nonneg_core.terminal.tables import table
     from nonneg_vectors.evaluation.retrieval import as_queries, cut_to_length, grid

@@ -4,8 +4,6 @@ A server may be anyone's. Timeouts of httpx are for each read: a byte now and th
 read gets what is left of the whole time, which begins when the request is sent.
 """
 
-from __future__ import annotations
-
 import asyncio
 import math
 import threading
@@ -100,7 +98,7 @@ class AsyncDeadline:
         self._seconds = seconds
         self._clock = asyncio.timeout(None)
 
-    async def __aenter__(self) -> AsyncDeadline:
+    async def __aenter__(self) -> "AsyncDeadline":
         await self._clock.__aenter__()
         return self
 

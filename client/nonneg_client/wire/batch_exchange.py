@@ -4,8 +4,6 @@ It is a generator of steps, so that the blocking and the asynchronous client sha
 step (`Send` or `Wait`), hand back its outcome, and the generator's return value is the batch's outcome.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -72,7 +70,7 @@ def _load(item: Item, downscale: int | None) -> bytes | str | NonnegError:
         return error
 
 
-def _inspect(data: bytes, inspect: Callable[[bytes, Image], object]) -> None:
+def _inspect(data: bytes, inspect: "Callable[[bytes, Image], object]") -> None:
     """Decode an image that is to be sent, for `inspect`; if that cannot be done, the server will say why."""
     from nonneg_core.pixels.decode import decode_then
     from nonneg_core.pixels.pixel_checks import AMPLE

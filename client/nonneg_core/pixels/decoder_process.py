@@ -7,8 +7,6 @@ fault in a decoder ends that process and no other. WebP's decoder is one that ke
 other thread, while it copies a picture.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os
@@ -66,7 +64,7 @@ def decoded_apart(image: bytes, price: Price, order: Order) -> Decoded:
     return of_this_thread().ask(image, price, order)
 
 
-def of_this_thread() -> DecoderProcess:
+def of_this_thread() -> "DecoderProcess":
     """Return the process that decodes for this thread; a new one where there is none, or it has ended."""
     decoder: DecoderProcess | None = getattr(_own, "process", None)
     if decoder is None or not decoder.alive:

@@ -1,7 +1,5 @@
 """The formats that the decoder reads with their files' endings, and arrays of pixels as images."""
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING, Any
 
 from nonneg_core.errors import DataInvalid
@@ -23,7 +21,7 @@ FORMATS = tuple(SUFFIXES)
 OF_IMAGES = frozenset(suffix for suffixes in SUFFIXES.values() for suffix in suffixes)  # lower case
 
 
-def from_array(array: Any) -> Image:
+def from_array(array: Any) -> "Image":
     """Return a PIL image of uint8 pixels: (height, width), (height, width, 1), 3 (RGB) or 4 (RGBA)."""
     from PIL import Image
 

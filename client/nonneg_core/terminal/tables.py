@@ -1,7 +1,5 @@
 """A table as text, and pictures of numbers by matplotlib, which is imported when one is drawn."""
 
-from __future__ import annotations
-
 import unicodedata
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -49,7 +47,7 @@ def printable(text: str) -> str:
 # Pictures of numbers by matplotlib, which is imported when one is drawn, and without a window system.
 
 
-def figure(**options: Any) -> Figure:
+def figure(**options: Any) -> "Figure":
     """Return an empty figure; raises MissingExtra where matplotlib is not installed."""
     with needing("a plot", package="matplotlib"):
         from matplotlib.figure import Figure  # not pyplot: nothing is shown

@@ -7,8 +7,6 @@ rows. Beyond, the best by the bound are computed in full and put in order, and o
 cosine's place can be missed.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
@@ -46,7 +44,7 @@ class PairLimits:
         """The cosine below which no pair is a copy."""
         return min(self.copy_cosine, self.crop_cosine)
 
-    def of_cut_vectors(self) -> PairLimits:
+    def of_cut_vectors(self) -> "PairLimits":
         """Return limits for vectors of which only the largest entries are stored: their copies have smaller cosines."""
         return replace(self, copy_cosine=CUT_COPY, crop_cosine=CUT_CROP)
 
@@ -63,7 +61,7 @@ class Pairs:
     def __len__(self) -> int:
         return len(self.one)
 
-    def where(self, chosen: Flags) -> Pairs:
+    def where(self, chosen: Flags) -> "Pairs":
         """Return the chosen pairs."""
         return Pairs(self.one[chosen], self.other[chosen], self.cosine[chosen], self.likeness[chosen])
 

@@ -1,7 +1,5 @@
 """Photos for fitting and for testing, pairs for edited pictures, and how a class's dimension answers to these."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -33,7 +31,7 @@ class CertificateSplit:
         """Whether there are two classes to tell from each other."""
         return self.classes > 1
 
-    def shuffled(self, seed: int) -> CertificateSplit:
+    def shuffled(self, seed: int) -> "CertificateSplit":
         """Return the same photos, those that teach under labels that mean nothing."""
         return replace(self, of_teach=np.random.default_rng(seed).permutation(self.of_teach))
 

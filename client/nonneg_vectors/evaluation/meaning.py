@@ -7,8 +7,6 @@ untrained head repeat each other along the few directions in which photos vary m
 by itself (`DECIDING`) tell the two apart.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -44,7 +42,7 @@ class ClassesAndJudge:
     teaching: CertificateSplit
     pairs: PastedPairs
 
-    def shuffled(self, seed: int) -> ClassesAndJudge:
+    def shuffled(self, seed: int) -> "ClassesAndJudge":
         """Return the same with labels and judge in an order that means nothing."""
         order = np.random.default_rng(seed).permutation(len(self.classes))
         return ClassesAndJudge(self.classes[order], self.judge[order], self.teaching.shuffled(seed), self.pairs)

@@ -4,8 +4,6 @@ All take raw or normalised vectors (images, D), signed ones too, and normalise t
 active on an image where its entry is not zero: of signed, dense vectors every dimension is, on every image.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -227,7 +225,7 @@ class EncoderCodes:
         """Everything, the photos first."""
         return np.concatenate([self.photos, *self.pictures.values()])
 
-    def like(self, rows: Codes) -> EncoderCodes:
+    def like(self, rows: Codes) -> "EncoderCodes":
         """Return other rows of the same photos and pictures, in the order of `all`."""
         parts = np.split(rows, np.cumsum([len(self.photos), *map(len, self.pictures.values())])[:-1])
         return EncoderCodes(parts[0], dict(zip(self.pictures, parts[1:], strict=True)))
@@ -266,7 +264,7 @@ class PairSums:
     squares: Doubles  # (D,): sum of a^2
     active: Doubles  # (D,): images
 
-    def __sub__(self, other: PairSums) -> PairSums:
+    def __sub__(self, other: "PairSums") -> "PairSums":
         return PairSums(*(getattr(self, name) - getattr(other, name) for name in self.__dataclass_fields__))
 
     def scores(self) -> Doubles:

@@ -1,7 +1,5 @@
 """How sure a figure is: bootstrap intervals, paired tests on the same queries, the jackknife, figures with parts."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 
@@ -113,7 +111,7 @@ class Estimate:
     left_out: bool  # parts: the figure with each group of images left out; else what it is the mean of
 
     @classmethod
-    def mean_of(cls, parts: Doubles) -> Estimate:
+    def mean_of(cls, parts: Doubles) -> "Estimate":
         """Return the mean of a value a class, or a pair."""
         return cls(float(parts.mean()), parts, left_out=False)
 
@@ -121,5 +119,5 @@ class Estimate:
         """Return where it would lie with other images of the same kind (95 %)."""
         return jackknife(self.value, self.parts) if self.left_out else interval(self.parts)
 
-    def __sub__(self, other: Estimate) -> Estimate:
+    def __sub__(self, other: "Estimate") -> "Estimate":
         return Estimate(self.value - other.value, self.parts - other.parts, self.left_out)

@@ -4,8 +4,6 @@ A part is the sum of its terms' vectors, each of length one times its weight, an
 product with a stored vector of length one is a cosine. What is subtracted may leave weights below zero.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -46,7 +44,7 @@ class Meanings:
     dimensions: int
     names: Mapping[int, str]
     vectors: Mapping[Leaf, SparseRow]
-    chance: Chance | None = None  # of the vectors; words cannot be left out without it
+    chance: "Chance | None" = None  # of the vectors; words cannot be left out without it
 
 
 def resolve(expression: Expression, meanings: Meanings) -> Resolved:

@@ -1,7 +1,5 @@
 """The result of each image, a vector or a failure; parts of a stream; failures as lines of JSON beside a file."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -21,7 +19,7 @@ class SparseVector:
     """One image's embedding."""
 
     id: str
-    indices: NDArray[np.int32]
+    indices: "NDArray[np.int32]"
     values: Floats
 
 

@@ -1,7 +1,5 @@
 """The images of a folder: found in one order on every machine, decoded and viewed as the server does it."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 from array import array
@@ -62,7 +60,7 @@ class Photos:
         """Return the class of each image; every image must have one."""
         return labels_of(paths, self.folder)
 
-    def every(self, limit: int | None) -> Photos:
+    def every(self, limit: int | None) -> "Photos":
         """Return at most `limit` of the photos, spread evenly over all."""
         if limit is None or limit >= len(self):
             return self

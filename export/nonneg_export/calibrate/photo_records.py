@@ -4,8 +4,6 @@ Each record begins with a checksum: a power cut may leave a file that is longer 
 is not whole is made again. A record is found by its key, the photo's name, size and date: another photo is another key.
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 import time
@@ -140,7 +138,7 @@ class Records:
         with os.fdopen(os.dup(self._handle), "ab") as target:
             target.write(b"".join(record.tobytes() for record in records))
 
-    def only(self, rows: Numbers) -> Records:
+    def only(self, rows: Numbers) -> "Records":
         """Put a file of these records alone in this one's place: whole or not at all."""
         with atomic_write(self.path) as place, place.open("wb") as target:
             for start in range(0, len(rows), CHUNK):

@@ -1,7 +1,5 @@
 """A certificate from end to end: photos, pictures, codes, floors, figures, and the verdict with its reason."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -45,7 +43,7 @@ class HeadInputs:
     shown: dict[str, Rows]
     truth: ClassesAndJudge
 
-    def through(self, head: Head | None, named: Numbers) -> CertificateFigures:
+    def through(self, head: Head | None, named: Numbers) -> "CertificateFigures":
         """Embed all of it by a head and hold it against the floors; `named`: the dimensions that have a name."""
         figures = _figures(self, head, named)
         missing = _missing(self.truth, head)

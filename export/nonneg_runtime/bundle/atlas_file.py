@@ -5,8 +5,6 @@ nothing in it: it is opened read-only, its tables must be exactly these, and no 
 thumbnail can be.
 """
 
-from __future__ import annotations
-
 import sqlite3
 from collections.abc import Iterable, Sequence
 from contextlib import closing
@@ -99,7 +97,7 @@ class Atlas:
         except sqlite3.Error as error:
             raise _broken(path, str(error)) from error
 
-    def __enter__(self) -> Atlas:
+    def __enter__(self) -> "Atlas":
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -1,7 +1,5 @@
 """manifest.json: what a bundle says about itself. This file writes it and reads it."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from pathlib import Path
@@ -201,7 +199,7 @@ class Manifest(evidence.ManifestRecord):
     digest: str = ""
 
     @model_validator(mode="after")
-    def _consistent(self) -> Manifest:
+    def _consistent(self) -> "Manifest":
         for name, column in self.columns:
             if len(column) != self.dimensions:
                 raise ValueError(f"columns.{name} has {len(column)} entries for {self.dimensions} dimensions")
@@ -214,7 +212,7 @@ class Manifest(evidence.ManifestRecord):
         """Whether texts have vectors beside the images'."""
         return self.text is not None or self.sentences is not None
 
-    def sealed(self) -> Manifest:
+    def sealed(self) -> "Manifest":
         """Return this manifest with its fingerprint and digest computed."""
         named = self.model_copy(update={"fingerprint": _fingerprint(self), "digest": ""})
         return named.model_copy(update={"digest": _sha256(_canonical(named.record()))})

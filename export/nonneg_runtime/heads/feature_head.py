@@ -4,8 +4,6 @@ Features that never go below zero are taken as their square roots, others as the
 both are what their cosines retrieve best by.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any, Literal
@@ -95,7 +93,7 @@ class Weights:
     labels: float = 0.3  # of the spread within classes, where ordinary photos have the rest
     emphasis: float = 0.15  # exponent of the eigenvalues by which what varies most among one's photos counts more
 
-    def of(self, photos: int) -> Weights:
+    def of(self, photos: int) -> "Weights":
         """Return smaller weights for fewer photos: half for fifty."""
         trust = photos / (photos + HALF)
         return replace(self, mean=self.mean * trust, covariance=self.covariance * trust, labels=self.labels * trust)

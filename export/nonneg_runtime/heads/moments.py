@@ -1,7 +1,5 @@
 """What an analytic head is computed from: mean and covariance of many feature rows, kept small enough to travel."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -23,7 +21,7 @@ class Spread:
     covariance: Doubles  # (features, features)
     count: int
 
-    def blended(self, other: Spread, mean: float, covariance: float) -> Spread:
+    def blended(self, other: "Spread", mean: float, covariance: float) -> "Spread":
         """Return this one with a share of the other's mean and of its covariance."""
         return Spread(
             (1 - mean) * self.mean + mean * other.mean,

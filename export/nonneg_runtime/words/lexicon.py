@@ -1,7 +1,5 @@
 """lexicon.json: the words that a model knows, and the dimensions that each stands for. Written and read here."""
 
-from __future__ import annotations
-
 import json
 import re
 from functools import cached_property, lru_cache
@@ -44,7 +42,7 @@ class Lexicon(_Record):
     words: dict[str, int]
 
     @model_validator(mode="after")
-    def _consistent(self) -> Lexicon:
+    def _consistent(self) -> "Lexicon":
         for each in self.classes:
             if len(each.dimensions) != len(each.weights) or max(each.dimensions) >= self.dimensions:
                 raise ValueError(f"the dimensions of {each.wnid} do not fit")

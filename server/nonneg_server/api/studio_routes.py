@@ -1,7 +1,5 @@
 """The studio's routes, private to its page, and the page's files; what they answer from is imported when asked for."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
@@ -124,7 +122,7 @@ async def get_file(request: Request) -> Response:
     return Response(page_file.content, headers=headers, media_type=page_file.type)
 
 
-def _studio(request: Request) -> Studio:
+def _studio(request: Request) -> "Studio":
     """Return the studio of this server, made when it is first asked for."""
     _check_on(request)
     state: Any = request.app.state
@@ -153,7 +151,7 @@ def _photo(request: Request) -> str:
     return photo_id
 
 
-async def _picture(request: Request, make: Callable[[Studio, str, str, float], Awaitable[bytes]]) -> Response:
+async def _picture(request: Request, make: "Callable[[Studio, str, str, float], Awaitable[bytes]]") -> Response:
     """Answer a JPEG, by what makes it of the photo's id and stamp; nothing where the browser has it already."""
     studio, photo = _studio(request), _photo(request)
     stamp = await asyncio.to_thread(studio.stamp, photo)

@@ -4,8 +4,6 @@ It is the test pattern that the exporter computed, as a PNG. A model whose answe
 wrong, with status 200 each time; so it takes no more requests until the picture's vector is right again.
 """
 
-from __future__ import annotations
-
 import asyncio
 import io
 import logging
@@ -79,7 +77,7 @@ class Canaries:
         self._task: asyncio.Task[None] | None = None
         self._last: dict[str, float] = {}  # by model, when it had its last
 
-    def look(self, now: float, engines: Iterable[InferenceEngine]) -> None:
+    def look(self, now: float, engines: "Iterable[InferenceEngine]") -> None:
         """Send one if it is time, to a model that is loaded, while a thread has nothing to do."""
         if self._next is None:
             self._next = now + INTERVAL

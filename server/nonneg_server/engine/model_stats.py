@@ -1,7 +1,5 @@
 """What a model did since it was loaded: plain counts, kept on the event loop, read when metrics are asked for."""
 
-from __future__ import annotations
-
 import time
 from bisect import bisect_left
 from collections import Counter
@@ -81,7 +79,7 @@ class ModelStats:
         if len(self._fresh) >= TOGETHER:
             self.flush()
 
-    def flush(self) -> ModelStats:
+    def flush(self) -> "ModelStats":
         """Count what was noted: for many images numpy's calls cost little more than for one."""
         if not self._fresh:
             return self

@@ -3,8 +3,6 @@
 In memory, on disk, or both: then what memory does not know is looked for on disk.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections import OrderedDict
 from collections.abc import Sequence
@@ -26,7 +24,7 @@ CachedVector = tuple[NDArray[np.int32], Floats, int]  # indices, values, D
 class Cache:
     """Raw vectors, kept sparse; used on the event loop only."""
 
-    def __init__(self, max_bytes: int, disk: DiskCache | None = None) -> None:
+    def __init__(self, max_bytes: int, disk: "DiskCache | None" = None) -> None:
         self.max_bytes = max_bytes
         self.disk = disk
         self.bytes = 0

@@ -9,8 +9,6 @@ deadline passed) and then never runs. A thread that ends without being told to, 
 pool unhealthy: `/livez` asks.
 """
 
-from __future__ import annotations
-
 import asyncio
 import threading
 import time
@@ -231,7 +229,7 @@ class LoopFuture(BatchedFuture):
 
     __slots__ = ("_completions", "outcome")
 
-    def __init__(self, completions: Completions) -> None:
+    def __init__(self, completions: "Completions") -> None:
         self.outcome: asyncio.Future[Any] = completions.loop.create_future()
         self._completions = completions
 

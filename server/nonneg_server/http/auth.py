@@ -1,7 +1,5 @@
 """API keys and rates: every route but health needs a key as soon as there are keys at all."""
 
-from __future__ import annotations
-
 import math
 import time
 from collections import OrderedDict
@@ -20,7 +18,7 @@ MOST_CLIENTS = 10_000
 class AuthMiddleware:
     """Pure ASGI: a request that is not authorized is answered before its body is read."""
 
-    def __init__(self, app: ASGIApp, keys: Keys, rate: RateLimiter | None, routes: RouteTable) -> None:
+    def __init__(self, app: ASGIApp, keys: Keys, rate: "RateLimiter | None", routes: RouteTable) -> None:
         self._app = app
         self._keys = keys
         self._rate = rate

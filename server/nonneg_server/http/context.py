@@ -1,7 +1,5 @@
 """What every request has in common: an id, a clock, a deadline, and failures in the form its dialect expects."""
 
-from __future__ import annotations
-
 import asyncio
 import difflib
 import logging
@@ -169,7 +167,7 @@ class RequestContext:
     """
 
     def __init__(
-        self, app: ASGIApp, shared: ConnectionState, routes: RouteTable, timeout: float, origins: OriginCheck
+        self, app: ASGIApp, shared: "ConnectionState", routes: RouteTable, timeout: float, origins: OriginCheck
     ) -> None:
         self._app = app
         self._origins = origins

@@ -3,8 +3,6 @@
 A key is 32 random bytes, so that a plain hash is enough: there is nothing to guess from a dictionary.
 """
 
-from __future__ import annotations
-
 import hashlib
 import hmac
 import logging
@@ -34,7 +32,7 @@ class Keys:
                 owner = name
         return owner
 
-    def replace(self, others: Keys) -> tuple[list[str], list[str]]:
+    def replace(self, others: "Keys") -> tuple[list[str], list[str]]:
         """Replace all keys; return the names of those that are new and of those that were withdrawn."""
         before, self._digests = self._digests, others._digests
         return _lacking(self._digests, before), _lacking(before, self._digests)

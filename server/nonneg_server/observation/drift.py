@@ -11,8 +11,6 @@ Which dimensions moved is said one by one: those whose two shares differ, at 5 %
 (as `nonneg diff` decides), the largest differences first. Nothing is kept for it but the server's counts.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -66,7 +64,7 @@ def moved(known: NDArray[Any], calibrated: int, live: NDArray[Any], images: floa
     return [Moved(int(d), float(known[d]), float(live[d])) for d in order]
 
 
-def moved_at(engine: InferenceEngine) -> list[Moved]:
+def moved_at(engine: "InferenceEngine") -> list[Moved]:
     """Return the dimensions of a served model that moved most."""
     manifest, stats = engine.bundle.manifest, engine.stats.flush()
     known = np.asarray(manifest.columns.frequency)

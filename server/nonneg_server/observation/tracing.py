@@ -1,7 +1,5 @@
 """OpenTelemetry: a span for every request, with the stages of its images as children, made when it was answered."""
 
-from __future__ import annotations
-
 import threading
 from typing import Any
 
@@ -29,7 +27,7 @@ class Tracer:
         self._tracer = self._provider.get_tracer("nonneg", __version__)
 
     @classmethod
-    def to_collector(cls) -> Tracer:
+    def to_collector(cls) -> "Tracer":
         """Make a tracer that sends in the background to where the OTEL_EXPORTER_OTLP_… variables point."""
         return cls(BatchSpanProcessor(OTLPSpanExporter()))
 

@@ -1,7 +1,5 @@
 """A request's body, read within its limit: as JSON, large ones on another thread, or as multipart/form-data."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import re
@@ -251,7 +249,7 @@ class _Reader:
         self.ended = False
         self._begin()
 
-    def callbacks(self) -> MultipartCallbacks:
+    def callbacks(self) -> "MultipartCallbacks":
         return {
             "on_part_begin": self._begin,
             "on_header_field": lambda data, start, end: self._field.append(data[start:end]),

@@ -1,7 +1,5 @@
 """The application: routes over a registry of models, what surrounds every request, and the process that serves it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
@@ -41,7 +39,7 @@ def create_app(
     settings: Settings,
     shared: ConnectionState | None = None,
     repository: Repository | None = None,
-    collection: Collection | None = None,
+    collection: "Collection | None" = None,
 ) -> FastAPI:
     """Return an ASGI application that serves these models, and the photos of an indexed folder if there is one.
 
@@ -153,7 +151,7 @@ def prepare(
     settings: Settings,
     loading: Future[None],
     on_loaded: Callable[[], None],
-    collection: Collection | None = None,
+    collection: "Collection | None" = None,
 ) -> Process:
     """Return the process around the application."""
     files = raise_file_limit(open_files()) - FILES_OF_OUR_OWN

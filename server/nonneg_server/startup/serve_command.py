@@ -1,7 +1,5 @@
 """`nonneg serve`: settings -> port -> model -> requests."""
 
-from __future__ import annotations
-
 import asyncio
 import atexit
 import errno
@@ -58,7 +56,7 @@ def serve(**flags: Any) -> None:
     run(read_settings(**flags))
 
 
-def run(settings: Settings, collection: Collection | None = None) -> None:
+def run(settings: Settings, collection: "Collection | None" = None) -> None:
     """Serve until SIGTERM or SIGINT, finish what is in flight, and return; `collection` is what the studio shows."""
     started = time.perf_counter()
     _end_at_once_on_sigterm()
@@ -139,7 +137,7 @@ def in_thread(work: Callable[[], None], always: threading.Event) -> Future[None]
 
 
 def _say_what_is_served(
-    registry: Registry, listener: socket.socket, settings: Settings, seconds: float, collection: Collection | None
+    registry: Registry, listener: socket.socket, settings: Settings, seconds: float, collection: "Collection | None"
 ) -> None:
     scheme = "http" if settings.tls_cert is None else "https"
     lines = [start_line(engine, listener, seconds, scheme) for engine in registry.all()]

@@ -1,7 +1,5 @@
 """What a data set of images is to the rest: labelled, captioned, or a part of another; broken images are skipped."""
 
-from __future__ import annotations
-
 import copy
 import hashlib
 from abc import ABC, abstractmethod
@@ -132,7 +130,7 @@ class Captions(Images):
         number = {caption: i for i, caption in enumerate(self.classes)}
         self.labels = np.asarray([number[caption] for caption in self.captions], dtype=np.int64)
 
-    def part(self, rows: Numbers) -> Captions:
+    def part(self, rows: Numbers) -> "Captions":
         """Return the pairs in these rows."""
         portion = copy.copy(self)
         portion._hold([self.paths[i] for i in rows], [self.captions[i] for i in rows])

@@ -1,7 +1,5 @@
 """Tar shards behind http(s), read once an epoch from front to back: for what does not fit a disk."""
 
-from __future__ import annotations
-
 import io
 import tarfile
 import time
@@ -39,7 +37,7 @@ class Sample:
     label: int
 
 
-def samples(file: Download) -> Iterator[Sample]:
+def samples(file: "Download") -> Iterator[Sample]:
     """Yield key.jpg with the key.cls beside it, before or behind."""
     key, image, label = "", b"", 0
     try:
@@ -161,7 +159,7 @@ class ShardStream:
         image = self.tolerance.first(i, len(batch), lambda j: batch[j].name, decoded)
         return image, batch[read[0]].label
 
-    def first(self, most: int) -> SampledImages:
+    def first(self, most: int) -> "SampledImages":
         """Return the first images of the first shards, kept in memory: what readings look at."""
         every = (sample for url in self.urls for sample in self.shard(url))
         return SampledImages(self, list(islice(every, most)))

@@ -1,7 +1,5 @@
 """The text tower: bytes -> small transformer -> projector -> the same activation as the images'."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import torch
@@ -27,7 +25,7 @@ def tokens(captions: Sequence[str], length: int) -> Tensor:
     return rows
 
 
-def tower_beside(encoder: EncoderModule, text: TextSettings) -> TextTowerModule:
+def tower_beside(encoder: EncoderModule, text: TextSettings) -> "TextTowerModule":
     """Return the text tower of these settings whose columns are those of an image encoder."""
     return TextTowerModule(
         encoder.dimensions,

@@ -4,8 +4,6 @@ A folder per (weights, data, views): about.json says what of, features.npy holds
 how far it got. A run that was stopped goes on from there. View 0 is the evaluation view, the others are random.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os
@@ -31,7 +29,9 @@ CachedFeatures = NDArray[np.float32]  # (views, images, width)
 Tick = Callable[[int, int], None]
 
 
-def cached_features(request: FeatureRequest, folder: Path | None = None, *, tick: Tick | None = None) -> CachedFeatures:
+def cached_features(
+    request: "FeatureRequest", folder: Path | None = None, *, tick: Tick | None = None
+) -> CachedFeatures:
     """Return the features, read from the cache; what is missing there is computed first."""
     about = request.about()
     key = hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()[:32]
@@ -44,7 +44,7 @@ def cached_features(request: FeatureRequest, folder: Path | None = None, *, tick
         raise storage_error(place, error) from error
 
 
-def _filled(place: Path, request: FeatureRequest, about: dict[str, Any], tick: Tick | None) -> CachedFeatures:
+def _filled(place: Path, request: "FeatureRequest", about: dict[str, Any], tick: Tick | None) -> CachedFeatures:
     path, done = place / "features.npy", place / "done.json"
     shape = (1 + request.random, len(request.images), about["width"])
     if not path.exists():
@@ -73,7 +73,7 @@ def _reserve(path: Path, shape: tuple[int, ...]) -> None:
 
 
 def _fill(
-    rows: CachedFeatures, request: FeatureRequest, start: int, save: Callable[[int], None], tick: Tick | None
+    rows: CachedFeatures, request: "FeatureRequest", start: int, save: Callable[[int], None], tick: Tick | None
 ) -> None:
     count, first = len(request.images), start // BLOCK
     with closing(BlockMaker(request).from_block(first)) as blocks:

@@ -1,7 +1,5 @@
 """Encoders of solo-learn and of NCL's authors as run folders: `backbone.*` and `projector.*` of a checkpoint."""
 
-from __future__ import annotations
-
 import collections
 import pickle
 import re
@@ -88,7 +86,7 @@ class _Ignored(dict[Any, Any]):
     def __init__(self, *_: Any, **__: Any) -> None:
         super().__init__()
 
-    def __call__(self, *_: Any, **__: Any) -> _Ignored:
+    def __call__(self, *_: Any, **__: Any) -> "_Ignored":
         return self
 
     def __setstate__(self, _: Any) -> None: ...

@@ -1,7 +1,5 @@
 """head: a non-negative head on a frozen backbone, trained on cached features, every loss on nested lengths."""
 
-from __future__ import annotations
-
 import math
 
 import torch
@@ -57,7 +55,7 @@ class HeadMethod(Method):
         best = (decoded * (sample - self.mean)).sum() / decoded.square().sum().clamp(min=1e-12)
         decoder.weight.mul_(best)
 
-    def train(self, mode: bool = True) -> HeadMethod:
+    def train(self, mode: bool = True) -> "HeadMethod":
         super().train(mode)
         self.encoder.backbone.eval()
         return self

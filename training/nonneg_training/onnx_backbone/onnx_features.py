@@ -1,7 +1,5 @@
 """An ONNX encoder as a backbone: its features' graph by the settings, run by ONNX Runtime; nothing of it learns."""
 
-from __future__ import annotations
-
 import hashlib
 from pathlib import Path
 
@@ -94,7 +92,7 @@ class OnnxBackbone(Backbone):
         self._session = Session(model.SerializeToString(), threads=torch.get_num_threads())
         self._made_of = (path, how, size)
 
-    def __reduce__(self) -> tuple[type[OnnxBackbone], tuple[Path, Onnx, int]]:
+    def __reduce__(self) -> "tuple[type[OnnxBackbone], tuple[Path, Onnx, int]]":
         return OnnxBackbone, self._made_of  # a session does not travel: another process opens the file by the same path
 
     @torch.no_grad()
