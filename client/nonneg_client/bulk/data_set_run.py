@@ -12,20 +12,8 @@ from nonneg_client.bulk.shard_job import DataSetShards, MadeShard, ShardJob, Sha
 from nonneg_client.embedder import Embedder
 from nonneg_core.errors import ConfigInvalid, DataInvalid
 from nonneg_core.terminal.progress import ProgressBar
+from nonneg_vectors.storage import data_set_files
 from nonneg_vectors.storage.addresses import Address
-from nonneg_vectors.storage.data_set_files import (
-    FAILED,
-    JOB,
-    MANIFEST,
-    SHARDS,
-    DataSetManifest,
-    Shard,
-    read_failed,
-    read_job,
-    remove_unnamed,
-    write_job,
-    write_manifest,
-)
 from nonneg_vectors.storage.results import FailureRecord
 
 
@@ -63,7 +51,7 @@ class RunTarget(ShardStore, Protocol):
     def left(self, image_groups: list[ImageGroup], sources: Sources, job: ShardJob) -> list[ImageGroup]:
         """Return what is to be made sure of."""
 
-    def finish(self, sources: Sources, job: ShardJob, shards: list[Shard]) -> RunResult:
+    def finish(self, sources: Sources, job: ShardJob, shards: list[data_set_files.Shard]) -> RunResult:
         """Make the shards one."""
 
     def remains(self) -> str | None:
@@ -108,7 +96,7 @@ class EmbeddingRun:
         """Make what is missing, and make it one."""
         with self.target.opened(self.sources, replace=replace) as check:
             self._begin()
-            shards: dict[str, Shard] = {}
+            shards: dict[str, data_set_files.Shard] = {}
             with closing(runner.run(self.sources, self.job)) as coming, self.bar:
                 for made in coming:
                     check()
@@ -120,9 +108,9 @@ class EmbeddingRun:
 
     def _begin(self) -> None:
         settings = self._settings()
-        before = read_job(self.job.target)
+        before = data_set_files.read_job(self.job.target)
         if before is None:
-            write_job(self.job.target, settings)
+            data_set_files.write_job(self.job.target, settings)
             return
         for name, value in settings.items():
             if before.get(name) != value:
@@ -158,31 +146,36 @@ class DataSet(DataSetShards):
     def remains(self) -> str:
         return f"what is finished stays in {self.place}"
 
-    def finish(self, sources: Sources, job: ShardJob, shards: list[Shard]) -> RunResult:
+    def finish(self, sources: Sources, job: ShardJob, shards: list[data_set_files.Shard]) -> RunResult:
         if not shards:
             raise no_images(sources)
         shards.sort(key=lambda shard: (shard.first, shard.name))
         form = job.empty()
-        manifest = DataSetManifest(
+        manifest = data_set_files.DataSetManifest(
             form.model, form.fingerprint, form.dimensions, job.options.top_k, form.normalized, tuple(shards)
         )
         if not manifest.total("vectors"):
-            first = next(read_failed(self.place, shards))
+            first = next(data_set_files.read_failed(self.place, shards))
             raise DataInvalid(
                 f"none of {manifest.total('images')} images could be embedded; {first['id']}: {first['message']}",
                 fix=first["fix"] or "see the side table of failures",
             )
-        write_manifest(self.place, manifest)
-        remove_unnamed(self.place, manifest)
-        return RunResult(str(manifest), manifest.total("failed"), read_failed(self.place, shards), self.place / FAILED)
+        data_set_files.write_manifest(self.place, manifest)
+        data_set_files.remove_unnamed(self.place, manifest)
+        return RunResult(
+            str(manifest),
+            manifest.total("failed"),
+            data_set_files.read_failed(self.place, shards),
+            self.place / data_set_files.FAILED,
+        )
 
 
 def clear(target: Address) -> None:
     """Forget a data set, and nothing else that lies there."""
-    for name in (MANIFEST, JOB):
+    for name in (data_set_files.MANIFEST, data_set_files.JOB):
         if (target / name).kind() == "file":
             (target / name).remove()
-    for name in (SHARDS, FAILED):
+    for name in (data_set_files.SHARDS, data_set_files.FAILED):
         (target / name).remove_folder()
 
 

@@ -30,22 +30,11 @@ from nonneg_core.errors import ConfigInvalid, DataInvalid, StorageFailed
 from nonneg_core.files.atomic import storage_error
 from nonneg_core.files.image_files import Stamp, stamp
 from nonneg_core.files.one_writer import one_writer
+from nonneg_vectors.storage import vector_files
 from nonneg_vectors.storage.addresses import Address
 from nonneg_vectors.storage.data_set_files import JOB, Shard, read_job, read_json, write_job, write_json
 from nonneg_vectors.storage.embeddings import Embeddings
 from nonneg_vectors.storage.results import FailureRecord, failures_of, list_failures, read_failures
-from nonneg_vectors.storage.vector_files import (
-    Summary,
-    VectorFileRecord,
-    check_writable,
-    files_of,
-    load,
-    merge,
-    read_record,
-    record_path,
-    save,
-    write_record,
-)
 
 AT_ONCE = 20_000  # vectors of an earlier file that are merged as one shard
 
@@ -65,7 +54,7 @@ class VectorFile:
         guard: Callable[[], AbstractContextManager[None]],
         report: Callable[[str], object],
     ) -> None:
-        check_writable(out)
+        vector_files.check_writable(out)
         self._out, self._root, self._kind = out, root, kind  # all but "new" leave a file there until the end
         self._guard, self._report = guard, report  # nothing interrupts inside of the guard
         self.folder = parts_of(out)
@@ -115,7 +104,10 @@ class VectorFile:
             shard = read_json(self.place / path.name)
             self._reasons += shard["failed"]
             self._stamps |= {name: tuple(file_stamp) for name, file_stamp in shard["stamps"].items()}
-            self._done |= {*(load(path.with_suffix(".npz")).ids or ()), *(r["id"] for r in shard["failed"])}
+            self._done |= {
+                *(vector_files.load(path.with_suffix(".npz")).ids or ()),
+                *(r["id"] for r in shard["failed"]),
+            }
             self._next = int(path.stem) + 1
 
     def _finished(self) -> list[Path]:
@@ -133,7 +125,7 @@ class VectorFile:
             self._report(f"{self._out}: going on after {len(done)} images")
         now = {item.id: item.path for group in image_groups for item in group.items()}
         if self._kind in ("update", "retry"):
-            earlier = load(self._out)
+            earlier = vector_files.load(self._out)
             job.empty().same_form(earlier)
             done |= self._retried(earlier, now) if self._kind == "retry" else self._updated(earlier, now, sources.names)
         looks = {own: stamp(path) for own, path in now.items() if own not in done}
@@ -155,7 +147,7 @@ class VectorFile:
 
         if earlier.ids is None:
             raise DataInvalid(f"{self._out} has no ids to find its images by", fix="begin again with --replace")
-        before, within = read_record(self._out), covered(names, self._root)
+        before, within = vector_files.read_record(self._out), covered(names, self._root)
         stamps = before.stamps if before else {}
         gone = {own for own in earlier.ids if own not in now and within(own)}
         changed = {own for own in earlier.ids if own in now and own in stamps and stamp(now[own]) != stamps[own]}
@@ -167,7 +159,7 @@ class VectorFile:
         return staying
 
     def _keep(self, earlier: Embeddings, dropped: set[str]) -> None:
-        before = read_record(self._out)
+        before = vector_files.read_record(self._out)
         self._earlier = earlier
         if dropped:
             self._earlier = earlier[[i for i, own in enumerate(earlier.ids or ()) if own not in dropped]]
@@ -181,7 +173,7 @@ class VectorFile:
         path = self.folder / f"{self._next:05d}"
         ids = vectors.ids or ()
         with self._guard():
-            save(vectors, path.with_suffix(".npz"))
+            vector_files.save(vectors, path.with_suffix(".npz"))
             stamps = {own: self._stamps[own] for own in ids if own in self._stamps}
             write_json(self.place / f"{path.name}.json", {"failed": reasons, "stamps": stamps})
             self._done |= {*ids, *(r["id"] for r in reasons)}
@@ -200,18 +192,23 @@ class VectorFile:
         if self._complete:
             self._put_in_place()
         failed = read_failures(self._out)
-        return RunResult(str(summary or Summary.of(load(self._out))), len(failed), failed, failures_of(self._out))
+        return RunResult(
+            str(summary or vector_files.Summary.of(vector_files.load(self._out))),
+            len(failed),
+            failed,
+            failures_of(self._out),
+        )
 
-    def _merge(self, job: ShardJob) -> Summary:
+    def _merge(self, job: ShardJob) -> vector_files.Summary:
         list_failures(self._out, self._reasons, self.folder)
         shards = filter(len, self._shards())
         if (first := next(shards, None)) is None:
             shutil.rmtree(self.folder, ignore_errors=True)
             message, fix = self._first_reason()
             raise DataInvalid(f"nothing was embedded, so {self._out} was not written; {message}", fix=fix)
-        summary = merge(chain([first], shards), self._merged)
-        record = VectorFileRecord(str(self._root), asdict(job.options), self._stamps)
-        write_record(record_path(self._merged), record)
+        summary = vector_files.merge(chain([first], shards), self._merged)
+        record = vector_files.VectorFileRecord(str(self._root), asdict(job.options), self._stamps)
+        vector_files.write_record(vector_files.record_path(self._merged), record)
         write_job(self.place, {**(read_job(self.place) or {}), "complete": True})
         self._complete = True
         return summary
@@ -219,11 +216,14 @@ class VectorFile:
     def _shards(self) -> Iterator[Embeddings]:
         if self._earlier is not None:
             yield from (self._earlier[i : i + AT_ONCE] for i in range(0, len(self._earlier), AT_ONCE))
-        yield from (load(path.with_suffix(".npz")) for path in self._finished())
+        yield from (vector_files.load(path.with_suffix(".npz")) for path in self._finished())
 
     def _put_in_place(self) -> None:
         try:
-            for path in (record_path(self._merged), *files_of(self._merged)):  # the file itself last
+            for path in (
+                vector_files.record_path(self._merged),
+                *vector_files.files_of(self._merged),
+            ):  # the file itself last
                 if path.exists():
                     path.replace(self._out.with_name(self._out.name + path.name.removeprefix(self._merged.name)))
             (self.folder / JOB).unlink()
@@ -271,6 +271,6 @@ def _options_of(out: Path) -> dict[str, Any]:
         return {field.name: job[field.name] for field in fields(Options)}
     if not out.exists():
         raise DataInvalid(f"{out} is not there to be added to", fix="embed it first, without this option")
-    form, origins = Embeddings.load(out)[:0], read_record(out)
+    form, origins = Embeddings.load(out)[:0], vector_files.read_record(out)
     before = {"top_k": None, "model": None} | (origins.options if origins is not None else {})
     return {**before, "dimensions": form.dimensions, "normalize": form.normalized}

@@ -14,20 +14,8 @@ from functools import partial
 from types import TracebackType
 from typing import Any, Self
 
+from nonneg_client.bulk import ray_tasks
 from nonneg_client.bulk.listing import Sources
-from nonneg_client.bulk.ray_tasks import (
-    Expected,
-    RayRow,
-    RemoteRunState,
-    RunState,
-    Worker,
-    digest_of,
-    list_pieces,
-    not_shared,
-    open_piece,
-    packed,
-    versions,
-)
 from nonneg_client.bulk.shard_job import MadeShard, ShardJob
 from nonneg_core.errors import ConfigInvalid, NonnegError
 from nonneg_core.process.ray_cluster import joined
@@ -74,7 +62,7 @@ class OnRay:
         self._ray: Any = None  # until the cluster is joined
         self._address, self._bundle = address, bundle
         self._shape = shape
-        self._desk: RemoteRunState | None = None
+        self._desk: ray_tasks.RemoteRunState | None = None
         self._listed: int | None = None
 
     def __enter__(self) -> Self:
@@ -92,7 +80,7 @@ class OnRay:
         absolute = tuple(str(Address.of(name)) for name in sources.names)  # workers have other current folders
         sources = replace(sources, names=absolute)
         warnings.filterwarnings("ignore", module=r"ray\.")  # advice to who wrote the pipeline
-        self._desk = desk = RemoteRunState(self._ray.remote(num_cpus=0)(RunState).remote())
+        self._desk = desk = ray_tasks.RemoteRunState(self._ray.remote(num_cpus=0)(ray_tasks.RunState).remote())
         batches = iter(self._pipeline(sources, job, desk).iter_batches(batch_size=None, prefetch_batches=0))
         with closing(batches):  # left to Python's exit, Ray waits there for ever
             while (batch := next_of(batches)) is not None:
@@ -109,7 +97,7 @@ class OnRay:
                 self._listed = self._desk.total()
         return self._listed
 
-    def _pipeline(self, sources: Sources, job: ShardJob, desk: RemoteRunState) -> Any:
+    def _pipeline(self, sources: Sources, job: ShardJob, desk: ray_tasks.RemoteRunState) -> Any:
         context = self._ray.data.DataContext.get_current()
         context.enable_progress_bars = False
         context.print_on_execution_start = False
@@ -121,10 +109,10 @@ class OnRay:
             booked["num_gpus"] = self._shape.gpus
         return (
             self._ray.data.from_items([{"begin": 0}])
-            .flat_map(partial(list_pieces, sources=sources, desk=desk), num_cpus=LISTING)
-            .flat_map(partial(open_piece, sources=sources, desk=desk), num_cpus=OPENING)
+            .flat_map(partial(ray_tasks.list_pieces, sources=sources, desk=desk), num_cpus=LISTING)
+            .flat_map(partial(ray_tasks.open_piece, sources=sources, desk=desk), num_cpus=OPENING)
             .map_batches(
-                Worker,
+                ray_tasks.Worker,
                 fn_constructor_args=(job, expected),
                 batch_size=1,
                 compute=self._ray.data.ActorPoolStrategy(size=self.workers),
@@ -132,21 +120,23 @@ class OnRay:
             )
         )
 
-    def _expected(self, job: ShardJob, desk: RemoteRunState) -> Expected:
+    def _expected(self, job: ShardJob, desk: ray_tasks.RemoteRunState) -> ray_tasks.Expected:
         from nonneg_client.local import folder_of
 
-        files = packed(folder_of(self._bundle))
+        files = ray_tasks.packed(folder_of(self._bundle))
         desk.keep(files)
-        return Expected(versions(), digest_of(files), desk, self._shape.threads, read_job(job.target))
+        return ray_tasks.Expected(
+            ray_tasks.versions(), ray_tasks.digest_of(files), desk, self._shape.threads, read_job(job.target)
+        )
 
 
 def check_seen(target: Address, made: MadeShard) -> None:
     """Refuse a shard that a worker wrote to a disk of its own."""
     if target.here and not is_there(target, made.shard):
-        raise not_shared(target, f"the shard {made.shard.name} that a worker has made is not here")
+        raise ray_tasks.not_shared(target, f"the shard {made.shard.name} that a worker has made is not here")
 
 
-def next_of(batches: Iterator[RayRow]) -> RayRow | None:
+def next_of(batches: Iterator[ray_tasks.RayRow]) -> ray_tasks.RayRow | None:
     """Return the next batch; what fails in Ray itself becomes an error of ours."""
     try:
         return next(batches, None)

@@ -5,16 +5,7 @@ import random
 from dataclasses import dataclass, field
 from typing import TypedDict, Unpack
 
-from nonneg_core.errors import (
-    ConfigInvalid,
-    ConnectionFailed,
-    DeadlineExceeded,
-    NonnegError,
-    NotReady,
-    Overloaded,
-    RequestTimeout,
-    ResponseInvalid,
-)
+from nonneg_core import errors
 
 URL, API_KEY = "NONNEG_URL", "NONNEG_API_KEY"
 DEFAULT_URL = "http://127.0.0.1:8000"
@@ -56,17 +47,17 @@ def settings(url: str | None, api_key: str | None, **tuning: Unpack[Tuning]) -> 
     """Return checked settings."""
     url = (url or os.environ.get(URL) or DEFAULT_URL).rstrip("/")
     if not url.startswith(("http://", "https://")):
-        raise ConfigInvalid(
+        raise errors.ConfigInvalid(
             f"{url} is not the address of a server", fix=f"give one like {DEFAULT_URL}", field="url", value=url
         )
     key = api_key or os.environ.get(API_KEY) or None
     if key is not None and not (key.isascii() and key.isprintable()):
-        raise ConfigInvalid("the API key has characters that no header can carry", fix="check it for line ends")
+        raise errors.ConfigInvalid("the API key has characters that no header can carry", fix="check it for line ends")
     made = ClientSettings(url, key, **tuning)
     for name, least in LEAST.items():
         value = getattr(made, name)
         if value < least:
-            raise ConfigInvalid(f"{name}={value} is less than {least}", fix=f"give {least} or more", field=name)
+            raise errors.ConfigInvalid(f"{name}={value} is less than {least}", fix=f"give {least} or more", field=name)
     return made
 
 
@@ -76,7 +67,14 @@ LONGEST_DELAY = 8.0
 LONGEST_RETRY_AFTER = 60.0
 
 # Embedding changes nothing on the server, so that asking twice is safe; these errors may be gone next time.
-PASSING = (ConnectionFailed, DeadlineExceeded, NotReady, Overloaded, RequestTimeout, ResponseInvalid)
+PASSING = (
+    errors.ConnectionFailed,
+    errors.DeadlineExceeded,
+    errors.NotReady,
+    errors.Overloaded,
+    errors.RequestTimeout,
+    errors.ResponseInvalid,
+)
 
 
 @dataclass
@@ -91,11 +89,11 @@ class RetryPolicy:
     refusals: int = 0
     waited: float = 0.0
 
-    def delay(self, error: NonnegError) -> float | None:
+    def delay(self, error: errors.NonnegError) -> float | None:
         """Return how long to wait before asking again; None: give up. Jitter spreads clients that failed together."""
         if not isinstance(error, PASSING) or (error.field == "url" and not self.reached):
             return None
-        overloaded = isinstance(error, Overloaded)
+        overloaded = isinstance(error, errors.Overloaded)
         if not overloaded and self.failures >= self.retries:
             return None
         tries = self.refusals if overloaded else self.failures

@@ -19,17 +19,6 @@ from nonneg_export.calibrate.column_ranking import Rule, measure, ranking
 from nonneg_export.calibrate.photo_folder import Photos, load_pixels
 from nonneg_export.calibrate.photo_records import Tick
 from nonneg_export.checks import encoder_checks, preprocessing_checks
-from nonneg_export.checks.encoder_checks import (
-    BATCH,
-    CachedRunner,
-    agrees_with_torch,
-    answers,
-    computes_the_head,
-    emits_the_ranking,
-    ignores_batch_mates,
-    prefix_is_export,
-    samples,
-)
 from nonneg_export.checks.quality_report import evaluate
 from nonneg_export.graphs.canonical import canonical, save, store_fp16
 from nonneg_export.graphs.columns import select_columns, width
@@ -221,8 +210,8 @@ def _plain(draft: Draft, work: Path) -> Path:
 
 def _verify(draft: Draft, order: Numbers, activations: Activations, work: Path) -> tuple[Golden, tuple[Check, ...]]:
     """Open one session at a time, on all cores: each holds the weights once more, and what its largest batch needed."""
-    pixels = samples(activations.paths, draft.view)
-    few = pixels[-BATCH:]
+    pixels = encoder_checks.samples(activations.paths, draft.view)
+    few = pixels[-encoder_checks.BATCH :]
     opened = partial(Session, threads=available_cores())
 
     def short(k: int) -> Rows:
@@ -233,29 +222,33 @@ def _verify(draft: Draft, order: Numbers, activations: Activations, work: Path) 
         return load_pixels(path, draft.view, exact=True)[0]
 
     full = opened(work / ENCODER)
-    ranked = answers(full.run, pixels)
-    alike = ignores_batch_mates(full, pixels, ranked)
+    ranked = encoder_checks.answers(full.run, pixels)
+    alike = encoder_checks.ignores_batch_mates(full, pixels, ranked)
     if draft.smooth is not None:
         del full
         full = opened(draft.smooth)
-    once = CachedRunner(full)
+    once = encoder_checks.CachedRunner(full)
     fast = preprocessing_checks.decodes_alike(once, draft.view, activations.paths)
     resized = preprocessing_checks.resizes_alike(once, draft.view, activations.paths)
     if draft.columns is not None:
-        chosen = computes_the_head(draft.columns(answers(full.run, pixels))[:, order], ranked)
+        chosen = encoder_checks.computes_the_head(
+            draft.columns(encoder_checks.answers(full.run, pixels))[:, order], ranked
+        )
     del full, once
     if draft.columns is None:
-        chosen = emits_the_ranking(answers(opened(_plain(draft, work)).run, pixels), ranked, order)
+        chosen = encoder_checks.emits_the_ranking(
+            encoder_checks.answers(opened(_plain(draft, work)).run, pixels), ranked, order
+        )
     read_back = View.model_validate_json(draft.view.model_dump_json())
     checks = [
         alike,
         chosen,
-        prefix_is_export(ranked[-BATCH:], short),
+        encoder_checks.prefix_is_export(ranked[-encoder_checks.BATCH :], short),
         preprocessing_checks.sees_alike(read_back, draft.evaluation or in_full, activations.paths),
         fast,
         resized,
     ]
     if draft.reference is not None:
-        by_torch = answers(draft.reference, pixels)
-        checks.insert(0, agrees_with_torch(by_torch[:, order], ranked))
+        by_torch = encoder_checks.answers(draft.reference, pixels)
+        checks.insert(0, encoder_checks.agrees_with_torch(by_torch[:, order], ranked))
     return encoder_checks.recorded(ranked[-1]), (*draft.checks, *checks)

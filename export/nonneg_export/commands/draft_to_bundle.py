@@ -27,15 +27,7 @@ from nonneg_runtime.bundle.bundle_folder import Bundle, check_free
 from nonneg_runtime.bundle.evidence import RecallRow
 from nonneg_runtime.inference.onnx_session import Session
 from nonneg_runtime.inference.text_tower import TOKENS, TextTower, Tokenizer
-from nonneg_vectors.evaluation.caption_retrieval import (
-    DEPTHS,
-    Captioned,
-    CaptionedImage,
-    Recall,
-    captioned,
-    read_pairs,
-    recall,
-)
+from nonneg_vectors.evaluation import caption_retrieval
 
 
 def write_and_show(
@@ -52,7 +44,7 @@ def write_and_show(
     check_free(out, replace=flags["replace"])
     photos = calibration(flags)
     labelled = None if flags["evaluate"] is None else find_photos(flags["evaluate"])
-    pairs = None if flags["captions"] is None else read_pairs(flags["captions"])
+    pairs = None if flags["captions"] is None else caption_retrieval.read_pairs(flags["captions"])
     with workdir(out, flags["work"]) as place:
         with ProgressBar("calibrating") as bar:
             start = draft(place, photos, bar.move)
@@ -94,7 +86,12 @@ DIGITS = 4
 
 
 def with_recall(
-    ranked: RankedDraft, pairs: list[CaptionedImage], data: Path, work: Path, *, tick: Tick | None = None
+    ranked: RankedDraft,
+    pairs: list[caption_retrieval.CaptionedImage],
+    data: Path,
+    work: Path,
+    *,
+    tick: Tick | None = None,
 ) -> RankedDraft:
     """Add what the pairs of a file of captions say of the two towers; captions that are too long are cut."""
     text, manifest = ranked.manifest.text, ranked.manifest
@@ -102,13 +99,13 @@ def with_recall(
         raise ConfigInvalid(
             "captions need a text tower, which this bundle has not", fix="leave --captions out", field="captions"
         )
-    photos = Photos(data.parent, captioned(pairs).images)
+    photos = Photos(data.parent, caption_retrieval.captioned(pairs).images)
     activations, columns = features_and_columns(
         ranked.encoder, ranked.origin, photos, manifest, work / "captioned", tick
     )
     check_apart(activations, ranked.activations.digests)
     there = set(activations.paths)
-    of = captioned([pair for pair in pairs if pair.image in there])
+    of = caption_retrieval.captioned([pair for pair in pairs if pair.image in there])
     tower, row = TextTower(work, text), {path: i for i, path in enumerate(activations.paths)}
     texts = np.stack([tower.embed(caption, truncate=True) for caption in of.captions])
     indices = [row[path] for path in of.images]
@@ -128,9 +125,10 @@ def _features(work: Path, reader: Tokenizer, captions: tuple[str, ...]) -> Vecto
     return np.concatenate([session.run(reader.rows([caption], truncate=True)) for caption in captions])
 
 
-def _row(images: Vectors, texts: Vectors, of: Captioned, n: int) -> RecallRow:
-    retrieval: Recall = recall(images[:, :n], texts[:, :n], of)
+def _row(images: Vectors, texts: Vectors, of: caption_retrieval.Captioned, n: int) -> RecallRow:
+    retrieval: caption_retrieval.Recall = caption_retrieval.recall(images[:, :n], texts[:, :n], of)
     to_image, to_text = (
-        {str(depth): round(float(retrieval.hits(depth)[way].mean()), DIGITS) for depth in DEPTHS} for way in (0, 1)
+        {str(depth): round(float(retrieval.hits(depth)[way].mean()), DIGITS) for depth in caption_retrieval.DEPTHS}
+        for way in (0, 1)
     )
     return RecallRow(dimensions=n, text_to_image=to_image, image_to_text=to_text)

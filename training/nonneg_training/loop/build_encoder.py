@@ -8,15 +8,7 @@ from nonneg_training.encoder.backbone import PIXELS, Backbone
 from nonneg_training.encoder.encoder_module import EncoderModule
 from nonneg_training.encoder.named_backbones import open_backbone
 from nonneg_training.encoder.torchvision_backbones import pad_stem
-from nonneg_training.loop.settings_checks import (
-    CONTROL_METHODS,
-    check_activation,
-    check_batch,
-    check_foreign,
-    check_labels,
-    check_method,
-    check_stream,
-)
+from nonneg_training.loop import settings_checks
 from nonneg_training.onnx_backbone import encoder_file, is_onnx_file
 from nonneg_training.setup.process_group import ProcessGroup
 from nonneg_training.setup.run_settings import SETTINGS_FILE as CONFIG
@@ -30,17 +22,20 @@ def resolve(settings: RunSettings, images: Images | ShardStream, world: ProcessG
     """Return the settings of this run on this data: nothing is left to default, so that the run folder stands alone."""
     chosen_backbone = {"backbone": encoder_file(settings.model.backbone)}
     settings = settings.model_copy(update={"model": settings.model.model_copy(update=chosen_backbone)})
-    check_foreign(settings)
+    settings_checks.check_foreign(settings)
     if is_onnx_file(settings.model.backbone):
         with needing("an ONNX encoder as backbone", extra="export"):
             from nonneg_training.onnx_backbone.onnx_features import resolve_onnx
         settings = resolve_onnx(settings)
     model, method = settings.model, settings.method
-    name = model.activation or ("identity" if method in CONTROL_METHODS else "relu")
-    check_activation(method, name)
-    check_stream(settings, images) if isinstance(images, ShardStream) else check_labels(settings, images)
-    check_batch(settings, len(images), world)
-    check_method(settings, images)
+    name = model.activation or ("identity" if method in settings_checks.CONTROL_METHODS else "relu")
+    settings_checks.check_activation(method, name)
+    if isinstance(images, ShardStream):
+        settings_checks.check_stream(settings, images)
+    else:
+        settings_checks.check_labels(settings, images)
+    settings_checks.check_batch(settings, len(images), world)
+    settings_checks.check_method(settings, images)
     size = settings.views.size or images.side or open_backbone(model.backbone, small=False).size
     chosen = {
         "activation": name,

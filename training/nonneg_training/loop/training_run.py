@@ -14,26 +14,12 @@ from nonneg_core.terminal.progress import ProgressBar
 from nonneg_training.data import Captions, Images, SampledImages, ShardStream, open_source, unseen
 from nonneg_training.encoder.encoder_module import EncoderModule
 from nonneg_training.features.feature_cache import CachedFeatures, FeatureRequest, cached_features
+from nonneg_training.loop import training_checkpoint
 from nonneg_training.loop.batches import Batches, CaptionBatches, FeatureBatches, StreamBatches, ViewBatches
 from nonneg_training.loop.build_encoder import build_encoder, pretrained_run, resolve
 from nonneg_training.loop.run_health import embed, embed_cached
-from nonneg_training.loop.training_checkpoint import (
-    CHECKPOINT_FILE,
-    Checkpoint,
-    load_backbone,
-    read_checkpoint,
-    run_settings,
-)
 from nonneg_training.loop.training_loop import Loop, RunOutcome
-from nonneg_training.methods import Method, build_method
-from nonneg_training.methods.head_start import (
-    every_view,
-    sample_features,
-    start_linear,
-    start_rotated,
-    teacher_rows,
-    teachers,
-)
+from nonneg_training.methods import Method, build_method, head_start
 from nonneg_training.setup.batch_order import derive, generator
 from nonneg_training.setup.process_group import ProcessGroup, barrier, join, leave
 from nonneg_training.setup.run_settings import SETTINGS_FILE as CONFIG
@@ -43,18 +29,8 @@ from nonneg_training.views import cutter_for, pipeline_for
 
 def train(settings: RunSettings, run: Path, *, progress: bool | None = None) -> RunOutcome:
     """Train as `settings` says into the folder `run`, or go on with the interrupted run of the same that it holds."""
-    checkpoint = read_checkpoint(run) if (run / CHECKPOINT_FILE).exists() else None
-    return _train(settings, run, checkpoint, progress)
-
-
-def resume(run: Path, *, progress: bool | None = None) -> RunOutcome:
-    """Go on with the run in the folder `run`: it ends as if it had never stopped."""
-    settings = run_settings(run)
-    checkpoint = read_checkpoint(run) if (run / CHECKPOINT_FILE).exists() else None
-    return _train(settings, run, checkpoint, progress)
-
-
-def _train(settings: RunSettings, run: Path, checkpoint: Checkpoint | None, progress: bool | None) -> RunOutcome:
+    begun = (run / training_checkpoint.CHECKPOINT_FILE).exists()
+    checkpoint = training_checkpoint.read_checkpoint(run) if begun else None
     world = join()
     try:
         images = open_source(settings.data)
@@ -66,11 +42,16 @@ def _train(settings: RunSettings, run: Path, checkpoint: Checkpoint | None, prog
     return replace(outcome, broken=dict(images.broken))
 
 
+def resume(run: Path, *, progress: bool | None = None) -> RunOutcome:
+    """Go on with the run in the folder `run`: it ends as if it had never stopped."""
+    return train(training_checkpoint.run_settings(run), run, progress=progress)
+
+
 def prepare(
     settings: RunSettings,
     run: Path,
     images: Images | ShardStream,
-    checkpoint: Checkpoint | None = None,
+    checkpoint: training_checkpoint.Checkpoint | None = None,
     world: ProcessGroup | None = None,
 ) -> Loop:
     """Return everything but the steps; the folder is ours from here on."""
@@ -83,7 +64,7 @@ def prepare(
     torch.manual_seed(derive(settings.seed, "weights"))
     encoder = build_encoder(settings)
     if earlier := pretrained_run(settings):
-        load_backbone(encoder, earlier)
+        training_checkpoint.load_backbone(encoder, earlier)
     encoder.to(device)
     watched = None if isinstance(images, ShardStream) else unseen(settings.data)
     method, batches, look = _learner(settings, encoder, images, watched, world, device)
@@ -92,7 +73,7 @@ def prepare(
         method = torch.nn.SyncBatchNorm.convert_sync_batchnorm(method)  # type: ignore[no-untyped-call]
     if world.first and not (run / CONFIG).exists():
         write_settings(run / CONFIG, settings)
-    elif (run / CONFIG).exists() and run_settings(run) != settings:
+    elif (run / CONFIG).exists() and training_checkpoint.run_settings(run) != settings:
         raise StorageFailed(
             f"{run} holds a run already, of other settings",
             fix="remove it, choose another --out, or pass --resume",
@@ -157,7 +138,7 @@ def _frozen(
     """Feed a method with cached features, of test images as well: what does not change is computed once."""
     encoder.backbone.requires_grad_(False)
     pooled = _cached(settings, encoder, images, world, settings.head.views)
-    encoder.standardise(torch.from_numpy(every_view(pooled)))
+    encoder.standardise(torch.from_numpy(head_start.every_view(pooled)))
     batches = FeatureBatches(images, pooled, method.views, device, by_class=settings.head.labels > 0)
     if watched is None:
         return method, batches, partial(embed_cached, encoder, pooled, batches.labels, settings.loop.monitor_images)
@@ -182,13 +163,15 @@ def _head(
     """Cache the features, start the head from them."""
     head = settings.head
     pooled = _cached(settings, encoder, images, world, head.views)
-    each_taught = (_cached(settings, each.to(device), images, world, head.views) for each in teachers(settings))
-    taught = teacher_rows(list(each_taught)) if head.teachers else None
-    x, fit = sample_features(pooled), None
+    each_taught = (
+        _cached(settings, each.to(device), images, world, head.views) for each in head_start.teachers(settings)
+    )
+    taught = head_start.teacher_rows(list(each_taught)) if head.teachers else None
+    x, fit = head_start.sample_features(pooled), None
     if head.start == "rotated":
-        fit = start_rotated(encoder, every_view(pooled), head, settings.seed)
+        fit = head_start.start_rotated(encoder, head_start.every_view(pooled), head, settings.seed)
     elif not len(encoder.hidden):  # behind hidden layers the features mean nothing
-        start_linear(encoder.output, x, head.start, generator(settings.seed, "start"))
+        head_start.start_linear(encoder.output, x, head.start, generator(settings.seed, "start"))
     method = build_method(settings, encoder, images, x, fit)
     batches = FeatureBatches(images, pooled, 2 if head.contrastive else 1, device, taught)
     return method, batches, partial(embed_cached, encoder, pooled, batches.labels, settings.loop.monitor_images)

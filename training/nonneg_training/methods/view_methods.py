@@ -7,19 +7,9 @@ from functools import partial
 import torch
 from torch import Tensor, nn
 
+from nonneg_training import losses
 from nonneg_training.encoder.encoder_module import EncoderModule
 from nonneg_training.encoder.text_tower import tower_beside
-from nonneg_training.losses import (
-    check_lengths,
-    clip,
-    clip_length,
-    cross_entropy,
-    infonce,
-    loss_of_equal_vectors,
-    nested_loss,
-    non_negative_cross_entropy,
-    spectral,
-)
 from nonneg_training.setup.process_group import gather
 from nonneg_training.setup.run_settings import Loss, TextSettings
 
@@ -72,17 +62,17 @@ class Contrastive(Method):
     def __init__(self, encoder: EncoderModule, loss: Loss) -> None:
         super().__init__(encoder)
         self.temperature = loss.temperature
-        self.lengths = check_lengths(loss.lengths, encoder.dimensions)
+        self.lengths = losses.check_lengths(loss.lengths, encoder.dimensions)
 
     def forward(self, batch: Batch) -> dict[str, Tensor]:
         z1, z2 = map(gather, self.embed(batch).chunk(2))
-        return {"loss": nested_loss(self._loss, self.lengths, z1, z2)}
+        return {"loss": losses.nested_loss(self._loss, self.lengths, z1, z2)}
 
     def collapsed(self, batch: int) -> float:
-        return loss_of_equal_vectors(batch)
+        return losses.loss_of_equal_vectors(batch)
 
     def _loss(self, z1: Tensor, z2: Tensor) -> Tensor:
-        return infonce(z1, z2, self.temperature)
+        return losses.infonce(z1, z2, self.temperature)
 
 
 # spectral-cl and spectral-ncl: the factorisation of the co-occurrence of views, without and with non-negativity.
@@ -94,11 +84,11 @@ class Spectral(Method):
     def __init__(self, encoder: EncoderModule, loss: Loss) -> None:
         super().__init__(encoder)
         self.radius = loss.radius
-        self.lengths = check_lengths(loss.lengths, encoder.dimensions)
+        self.lengths = losses.check_lengths(loss.lengths, encoder.dimensions)
 
     def forward(self, batch: Batch) -> dict[str, Tensor]:
-        z1, z2 = (clip_length(gather(z), self.radius) for z in self.embed(batch).chunk(2))
-        return {"loss": nested_loss(spectral, self.lengths, z1, z2)}
+        z1, z2 = (losses.clip_length(gather(z), self.radius) for z in self.embed(batch).chunk(2))
+        return {"loss": losses.nested_loss(losses.spectral, self.lengths, z1, z2)}
 
     def collapsed(self, batch: int) -> float:
         return -1.0  # the best that one vector for all can do: -2 |z|^2 + |z|^4 at |z| = 1
@@ -121,17 +111,17 @@ class Supervised(Method):
         if start == "positive":  # of a symmetric start half of nce's would be zero, without a gradient, for ever
             nn.init.uniform_(self.classifier.weight, 0, encoder.dimensions**-0.5)
         self.non_negative = non_negative
-        self.lengths = check_lengths(loss.lengths, encoder.dimensions) or (encoder.dimensions,)
+        self.lengths = losses.check_lengths(loss.lengths, encoder.dimensions) or (encoder.dimensions,)
 
     def forward(self, batch: Batch) -> dict[str, Tensor]:
         z = self.embed(batch)
-        losses = [self._loss(z[:, :k], self.classifier.weight[:, :k], batch["labels"]) for k in self.lengths]
-        return {"loss": torch.stack(losses).mean(), "accuracy": self._accuracy(z, batch["labels"])}
+        by_length = [self._loss(z[:, :k], self.classifier.weight[:, :k], batch["labels"]) for k in self.lengths]
+        return {"loss": torch.stack(by_length).mean(), "accuracy": self._accuracy(z, batch["labels"])}
 
     def _loss(self, z: Tensor, weight: Tensor, labels: Tensor) -> Tensor:
         if self.non_negative:
-            return non_negative_cross_entropy(z, weight, labels, self.classifier.bias)
-        return cross_entropy(z, weight, labels, self.classifier.bias)
+            return losses.non_negative_cross_entropy(z, weight, labels, self.classifier.bias)
+        return losses.cross_entropy(z, weight, labels, self.classifier.bias)
 
     @torch.no_grad()
     def classify(self, z: Tensor) -> Tensor:
@@ -158,13 +148,13 @@ class TwoTower(Method):
         self.text = tower_beside(encoder, text)
         self.log_scale = nn.Parameter(torch.tensor(math.log(1 / loss.temperature)))
         self.cap = text.max_scale
-        self.lengths = check_lengths(loss.lengths, encoder.dimensions)
+        self.lengths = losses.check_lengths(loss.lengths, encoder.dimensions)
 
     def forward(self, batch: Batch) -> dict[str, Tensor]:
         image = gather(self.embed(batch))
         text = gather(self.text(batch["tokens"]))
         scale = self.log_scale.exp().clamp(max=self.cap)
-        loss = nested_loss(partial(clip, scale=scale), self.lengths, image, text)
+        loss = losses.nested_loss(partial(losses.clip, scale=scale), self.lengths, image, text)
         return {"loss": loss, "scale": scale}
 
     def collapsed(self, batch: int) -> float:
