@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, Iterable
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
-from nonneg_client.embedder import Model
+from nonneg_client.embedder import Model, OnError
 from nonneg_client.sources.image_sources import ImageSources, Item
 from nonneg_client.wire import transport
 from nonneg_client.wire.answer_limits import AsyncDeadline, Gathered
@@ -23,7 +23,6 @@ from nonneg_vectors.search.query_and_hits import Query
 from nonneg_vectors.storage.results import BatchResult
 
 if TYPE_CHECKING:
-    from nonneg_client.embedder import OnError
     from nonneg_vectors.storage.embeddings import Embeddings
 
 

@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from nonneg_client.commands.embedder_options import SHIPPED_BUNDLES, embeds
+from nonneg_client.commands.embedder_options import SHIPPED_BUNDLES, EmbedderOptions, embeds
 
 if TYPE_CHECKING:
-    from nonneg_client.commands.embedder_options import EmbedderOptions
     from nonneg_vectors.evaluation.labelled_images import Labelled
     from nonneg_vectors.evaluation.ranking import RetrievalReport
     from nonneg_vectors.evaluation.retrieval import Length

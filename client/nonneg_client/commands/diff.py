@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from nonneg_client.commands.embedder_options import DEFAULT_BUNDLE, embeds
+from nonneg_client.commands.embedder_options import DEFAULT_BUNDLE, EmbedderOptions, embeds
 from nonneg_core.terminal.tables import printable
 
 if TYPE_CHECKING:
-    from nonneg_client.commands.embedder_options import EmbedderOptions
     from nonneg_vectors.curation.collection import Collection, Section
 
 SHOWN = 30  # dimensions in the table

@@ -11,12 +11,11 @@ from typing import TYPE_CHECKING
 import click
 
 from nonneg_client.commands.embed_data_set import BulkRun, DataSetOptions, for_data_sets, into_target, report_dry_run
-from nonneg_client.commands.embedder_options import embeds, served_model
+from nonneg_client.commands.embedder_options import EmbedderOptions, embeds, served_model
 from nonneg_core.terminal.tables import printable
 
 if TYPE_CHECKING:
     from nonneg_client.bulk.file_run import Kind
-    from nonneg_client.commands.embedder_options import EmbedderOptions
     from nonneg_client.embedder import Embedder
     from nonneg_client.wire.protocol import Options
 

@@ -11,14 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from nonneg_client.commands.embedder_options import DEFAULT_BUNDLE, Command
+from nonneg_client.commands.embedder_options import DEFAULT_BUNDLE, Command, EmbedderOptions
 from nonneg_core.terminal.tables import printable
 
 if TYPE_CHECKING:
     from nonneg_client.bulk.data_set_run import EmbeddingRun, RunTarget, ShardRunner
     from nonneg_client.bulk.file_run import Kind
     from nonneg_client.bulk.listing import Sources
-    from nonneg_client.commands.embedder_options import EmbedderOptions
     from nonneg_client.wire.protocol import Options
 
 SHARD, SHARD_OF_A_FILE = 500, 2000  # images, if nothing else is asked for

@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from nonneg_client.commands.embedder_options import OF_LABELS, embeds, read_lengths, refuse_options
+from nonneg_client.commands.embedder_options import EmbedderOptions, embeds, read_lengths
 
 if TYPE_CHECKING:
-    from nonneg_client.commands.embedder_options import EmbedderOptions
     from nonneg_vectors.evaluation.labelled_images import Labelled
     from nonneg_vectors.evaluation.retrieval import Length, LengthResult
     from nonneg_vectors.storage.embeddings import Embeddings
@@ -21,10 +20,10 @@ _HIDDEN = {"selection", "dimensions", "top_k", "asked", "sparse_bytes", "dense_b
 
 HELP = """Measure retrieval at several lengths.
 
-DATA is a folder with one subfolder of images for each label, a CSV file of path,label and perhaps split (query or
-gallery), or a .json ground truth of the revisited Oxford kind. Every image is embedded once, at full length; the
-shorter vectors are cut from the full ones, as the server would cut them. Without a split every image asks for the
-others of its label. With --captions it is a CSV file of image,caption, and each side asks for the other.
+DATA is a folder with one subfolder of images for each label, or a CSV file of path,label and perhaps split (query or
+gallery). Every image is embedded once, at full length; the shorter vectors are cut from the full ones, as the server
+would cut them. Without a split every image asks for the others of its label. With --captions it is a CSV file of
+image,caption, and each side asks for the other.
 
 \b
   nonneg evaluate photos/
@@ -90,12 +89,6 @@ def evaluate(
         from nonneg_client.commands.evaluate_captions import evaluate_captions
 
         evaluate_captions(data, lengths, through, intervals=intervals, truncate=truncate, as_json=as_json)
-        return
-    if data.suffix.lower() == ".json":
-        refuse_options("intervals", *OF_LABELS, reason="is for labelled images: leave it out with landmarks")
-        from nonneg_client.commands.evaluate_landmarks import landmarks
-
-        landmarks(data, lengths, through, as_json)
         return
     chosen = selections.split(",")
     check_selections(chosen)

@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from nonneg_client.commands.embedder_options import OF_LABELS, refuse_options
+from nonneg_client.commands.embedder_options import OF_LABELS, EmbedderOptions, refuse_options
 from nonneg_core.terminal.tables import printable
 
 if TYPE_CHECKING:
-    from nonneg_client.commands.embedder_options import EmbedderOptions
     from nonneg_client.embedder import Embedder
     from nonneg_vectors.evaluation.caption_retrieval import Captioned, CaptionedImage, CaptionResult
     from nonneg_vectors.evaluation.retrieval import Length

@@ -6,7 +6,6 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
@@ -14,11 +13,9 @@ from nonneg_core.errors import ConfigInvalid
 from nonneg_core.files.atomic import atomic_write
 from nonneg_core.terminal.tables import figure
 from nonneg_vectors.curation.collection import Finding, Group, Section
+from nonneg_vectors.evaluation.labelled_images import Labelled
 from nonneg_vectors.evaluation.retrieval import LengthResult
-
-if TYPE_CHECKING:
-    from nonneg_vectors.evaluation.labelled_images import Labelled
-    from nonneg_vectors.storage.embeddings import Embeddings
+from nonneg_vectors.storage.embeddings import Embeddings
 
 
 @dataclass(frozen=True)

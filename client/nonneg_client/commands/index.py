@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
-from nonneg_client.commands.embedder_options import Command, embeds, served_model
+from nonneg_client.commands.embedder_options import Command, EmbedderOptions, embeds, served_model
 
 if TYPE_CHECKING:
-    from nonneg_client.commands.embedder_options import EmbedderOptions
     from nonneg_client.engines.engine_upload import Part, StoreCounts, StoredForm
 
 ALONE = ("attributes", "root", "retry", "prune", "model")  # options that fit no engine that runs elsewhere

@@ -6,16 +6,19 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
+from PIL.Image import Image
 
-from nonneg_client.embedder import EmbeddingProgress, EmbeddingsBuilder, grouped
+from nonneg_client.commands.embedder_options import EmbedderOptions
+from nonneg_client.embedder import Embedder, EmbeddingProgress, EmbeddingsBuilder, grouped
 from nonneg_client.model_of_vectors import Index
+from nonneg_client.sources.image_sources import Item
 from nonneg_client.sources.rooted_images import is_broken, kept_root, read_broken, root_of, rooted, write_broken
 from nonneg_client.wire.protocol import Options
 from nonneg_core.errors import ConfigInvalid, ConnectionFailed
-from nonneg_core.files.image_files import identity, place_of, stamp
+from nonneg_core.files.image_files import Stamp, identity, place_of, stamp
 from nonneg_core.files.one_writer import one_writer
 from nonneg_core.process.long_runs import Interrupted, Interrupts
 from nonneg_core.terminal.tables import printable
@@ -23,18 +26,10 @@ from nonneg_vectors.curation.photos import attributes, is_measured, measure_all,
 from nonneg_vectors.search.attributes import Attributes, read_attributes
 from nonneg_vectors.search.index import describe
 from nonneg_vectors.search.qdrant_local import describe_again, import_qdrant
+from nonneg_vectors.search.vector_engine import Description, Payload
 from nonneg_vectors.storage.embeddings import Embeddings
+from nonneg_vectors.storage.results import BatchResult
 from nonneg_vectors.storage.vector_files import read_record
-
-if TYPE_CHECKING:
-    from PIL.Image import Image
-
-    from nonneg_client.commands.embedder_options import EmbedderOptions
-    from nonneg_client.embedder import Embedder
-    from nonneg_client.sources.image_sources import Item
-    from nonneg_core.files.image_files import Stamp
-    from nonneg_vectors.search.vector_engine import Description, Payload
-    from nonneg_vectors.storage.results import BatchResult
 
 AT_ONCE = 1000  # images added to the index
 

@@ -10,10 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from nonneg_client.commands.embedder_options import DEFAULT_BUNDLE, embeds, refuse_options, served_model
+from nonneg_client.commands.embedder_options import (
+    DEFAULT_BUNDLE,
+    EmbedderOptions,
+    embeds,
+    refuse_options,
+    served_model,
+)
 
 if TYPE_CHECKING:
-    from nonneg_client.commands.embedder_options import EmbedderOptions
     from nonneg_client.commands.queries import SearchOptions
     from nonneg_client.model_of_vectors import Index
     from nonneg_vectors.search.query_and_hits import Hit

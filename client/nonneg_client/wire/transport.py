@@ -13,7 +13,7 @@ import numpy as np
 from nonneg_client.sources.image_sources import items
 from nonneg_client.wire.answer_limits import MAX_DIMENSIONS, dimensions_of, readable
 from nonneg_client.wire.batch_exchange import Reply, Send
-from nonneg_client.wire.client_settings import RetryPolicy
+from nonneg_client.wire.client_settings import ClientSettings, RetryPolicy
 from nonneg_client.wire.protocol import error_of
 from nonneg_core.errors import ConfigInvalid, ConnectionFailed, DataInvalid, DeadlineExceeded, NonnegError
 from nonneg_vectors.expressions.expression import Expression, Photo
@@ -22,8 +22,6 @@ from nonneg_vectors.search.query_and_hits import Query
 
 if TYPE_CHECKING:
     import httpx
-
-    from nonneg_client.wire.client_settings import ClientSettings
 
 CONNECT_SECONDS = 5.0
 NotAnswered: TypeAlias = "httpx.HTTPError | httpx.InvalidURL | TimeoutError"

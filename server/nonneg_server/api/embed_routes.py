@@ -12,8 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from nonneg_core.errors import ExpressionInvalid, ParameterInvalid
 from nonneg_runtime.bundle.bundle_folder import Bundle
 from nonneg_server.api import native_request as native
-from nonneg_server.api.answer_examples import EMBEDDED, EXPLAINED, QUERIED
-from nonneg_server.api.native_answers import EmbedAnswer, ExplainAnswer, QueryAnswer
+from nonneg_server.api.native_answers import EXAMPLES, EmbedAnswer, ExplainAnswer, QueryAnswer
 from nonneg_server.api.route import PIXEL, Route, Schema, body, documented, embedding, flat, json_response
 from nonneg_server.engine.jobs import Text
 from nonneg_server.models.explanation import explain, maps_of, queried, query_json, with_cells
@@ -43,7 +42,7 @@ def _body() -> Schema:
 @embedding
 @documented(
     EmbedAnswer | list[list[float]],
-    EMBEDDED,
+    EXAMPLES["embedded"],
     body=_body,
     query=Parameters,
     others=native.FORMS,
@@ -107,7 +106,7 @@ def _query_body() -> Schema:
 
 
 @embed_router.post("/query", summary="Read an expression: the vectors to search with, and the dimensions to leave out")
-@documented(QueryAnswer, QUERIED, body=_query_body)
+@documented(QueryAnswer, EXAMPLES["queried"], body=_query_body)
 async def post_query(request: Request) -> Response:
     given = await read_body(request, request.app.state.settings.max_body)
     limits = request.app.state.settings.limits
@@ -167,7 +166,7 @@ def _photo(photo: Photo, images: dict[str, Any], limits: Limits) -> Incoming:
 
 
 @embed_router.post("/shorten", summary="Shorten stored vectors by the rule of /embed")
-@documented(EmbedAnswer, EMBEDDED, body=native.vectors, query=Parameters, others=native.FORMS)
+@documented(EmbedAnswer, EXAMPLES["embedded"], body=native.vectors, query=Parameters, others=native.FORMS)
 async def post_shorten(request: Request) -> Response:
     form = form_for(", ".join(request.headers.getlist("accept")))
     query = native.query_parameters(request.scope["query_string"], Parameters)
@@ -195,7 +194,7 @@ async def post_shorten(request: Request) -> Response:
 
 @embed_router.post("/explain", summary="Split the cosine of two images into its dimensions")
 @embedding
-@documented(ExplainAnswer, EXPLAINED, body=partial(native.images, Comparison, 2), query=Comparison)
+@documented(ExplainAnswer, EXAMPLES["explained"], body=partial(native.images, Comparison, 2), query=Comparison)
 async def post_explain(request: Request) -> Response:
     photos, comparison = await native.read_request(request, Comparison)
     if len(photos) != 2:

@@ -9,9 +9,7 @@ from nonneg_core.errors import NotFound
 from nonneg_core.version import __version__
 from nonneg_runtime.bundle.bundle_folder import Bundle
 from nonneg_runtime.words.column_facts import names_of
-from nonneg_server.api import answer_examples as examples
 from nonneg_server.api import native_answers as schemas
-from nonneg_server.api.answer_examples import ALIVE
 from nonneg_server.api.embed_routes import embed_router
 from nonneg_server.api.native_answers import ErrorAnswer, Health
 from nonneg_server.api.native_request import error_body, query_parameters
@@ -25,7 +23,7 @@ models_router = APIRouter(route_class=Route, tags=["models"])
 
 
 @models_router.get("/models", summary="The models served here; the first is the default")
-@documented(schemas.ModelList, examples.MODELS)
+@documented(schemas.ModelList, schemas.EXAMPLES["models"])
 async def get_models(request: Request) -> Response:
     return json_response({"models": [summary(engine.bundle.manifest) for engine in request.app.state.registry.all()]})
 
@@ -33,7 +31,7 @@ async def get_models(request: Request) -> Response:
 @models_router.get(
     "/models/{model}", summary="One model: its manifest, its measured quality by length, and how images drift"
 )
-@documented(schemas.ModelDetails, examples.MODEL)
+@documented(schemas.ModelDetails, schemas.EXAMPLES["model"])
 async def get_model(request: Request) -> Response:
     engine = request.app.state.registry.get(request.path_params["model"])
     manifest = engine.bundle.manifest
@@ -45,7 +43,7 @@ async def get_model(request: Request) -> Response:
 
 
 @models_router.get("/models/{model}/dimensions", summary="The dimensions: names, evidence and frequencies, in pages")
-@documented(schemas.DimensionList, examples.DIMENSIONS, query=Listing)
+@documented(schemas.DimensionList, schemas.EXAMPLES["dimensions"], query=Listing)
 async def get_dimensions(request: Request) -> Response:
     bundle = _bundle(request)
     listing = query_parameters(request.scope["query_string"], Listing)
@@ -53,7 +51,7 @@ async def get_dimensions(request: Request) -> Response:
 
 
 @models_router.get("/models/{model}/dimensions/{dimension}", summary="One dimension: its statistics and examples")
-@documented(schemas.DimensionDetails, examples.DIMENSION)
+@documented(schemas.DimensionDetails, schemas.EXAMPLES["dimension"])
 async def get_dimension(request: Request) -> Response:
     return json_response(await asyncio.to_thread(dimension_details, _bundle(request), _number(request, "dimension")))
 
@@ -88,7 +86,7 @@ health_router = APIRouter(route_class=Route, tags=["health"])
 
 @health_router.get("/livez", summary="Alive: the process and its threads work")
 @health
-@documented(Health, ALIVE)
+@documented(Health, {"status": "alive"})
 async def livez(request: Request) -> Response:
     check_alive(request.app.state)
     return json_response({"status": "alive"})
@@ -96,7 +94,7 @@ async def livez(request: Request) -> Response:
 
 @health_router.get("/readyz", summary="Ready: a model is loaded, has passed its self-test, and takes work")
 @health
-@documented(Health, ALIVE)
+@documented(Health, {"status": "alive"})
 async def readyz(request: Request) -> Response:
     check_ready(request.app.state)
     return json_response({"status": "ready"})

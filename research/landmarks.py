@@ -1,4 +1,4 @@
-"""`nonneg evaluate GROUND_TRUTH.json`: the revisited Oxford and Paris sets, scored as their authors do.
+"""The revisited Oxford and Paris sets, scored as their authors do: `python -m research.landmarks GROUND_TRUTH.json`.
 
 The ground truth is their published one as JSON; theirs is a pickle, which this package does not open.
 It holds `{"imlist": [names], "qimlist": [names], "gnd": [{"bbx": [x1, y1, x2, y2], "easy": [..], "hard": [..], ...}]}`.
@@ -9,21 +9,20 @@ precision-recall line by trapezoids, as in their own code, which is not the AP o
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
+from nonneg_client.commands.embedder_options import EmbedderOptions, embeds, read_lengths
 from nonneg_core.errors import DataInvalid
 from nonneg_core.files.image_files import read_image
 from nonneg_core.pixels.decode import decode
+from nonneg_core.terminal.tables import table
 from nonneg_vectors.evaluation.ranking import rank
-
-if TYPE_CHECKING:
-    from nonneg_client.commands.embedder_options import EmbedderOptions
-    from nonneg_vectors.evaluation.retrieval import Length
+from nonneg_vectors.evaluation.retrieval import Length, as_queries, cut_to_length, grid
 
 # What counts as found, and what is left out, in each protocol.
 PROTOCOLS = {
@@ -121,11 +120,13 @@ def _image(path: Path, name: str) -> Path:
     return path.parent / "jpg" / (name if Path(name).suffix else f"{name}.jpg")
 
 
-def landmarks(path: Path, lengths: "list[Length] | None", through: "EmbedderOptions", as_json: bool) -> None:
+@click.command()
+@click.argument("path", type=click.Path(path_type=Path))
+@click.option("--lengths", callback=read_lengths, metavar="N,N:M,…", help="Dimensions; N:M keeps the M largest of N.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@embeds
+def landmarks(path: Path, lengths: list[Length] | None, as_json: bool, through: EmbedderOptions) -> None:
     """Evaluate by the protocols of the revisited Oxford and Paris sets."""
-    from nonneg_core.terminal.tables import table
-    from nonneg_vectors.evaluation.retrieval import as_queries, cut_to_length, grid
-
     if any(length.reranked for length in lengths or ()):
         raise click.UsageError("landmarks are not re-ranked: leave the + out of --lengths")
     truth = read_ground_truth(path)
@@ -146,3 +147,7 @@ def landmarks(path: Path, lengths: "list[Length] | None", through: "EmbedderOpti
         for protocol, scores in protocols.items()
     ]
     click.echo(table(["length", "protocol", "mAP", "P@1", "P@10", "queries"], lines))
+
+
+if __name__ == "__main__":
+    landmarks()
