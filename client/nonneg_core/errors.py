@@ -1,49 +1,50 @@
 """Every error nonneg raises, on the server, in the client and on the command line: one tree.
 
 NonnegError                      500  internal
-├── RequestInvalid               400  request_invalid       the request cannot be parsed at all
+├── RequestInvalid               400  request_invalid
 │   ├── Unauthorized             401  unauthorized
-│   ├── Forbidden                403  forbidden             asked by another site's page, or not by this name
+│   ├── Forbidden                403  forbidden
 │   ├── NotFound                 404  not_found
 │   │   └── ModelNotFound        404  model_not_found
 │   ├── MethodNotAllowed         405  method_not_allowed
-│   ├── NotAcceptable            406  not_acceptable        the answer is not to be had in that form
-│   ├── RequestTimeout           408  request_timeout       the body did not arrive in time
-│   ├── TooLarge                 413  too_large             `limit` and `field` say which limit
+│   ├── NotAcceptable            406  not_acceptable
+│   ├── RequestTimeout           408  request_timeout
+│   ├── TooLarge                 413  too_large
 │   │   ├── HeadTooLarge         431  head_too_large
 │   │   ├── BodyTooLarge         413  body_too_large
 │   │   ├── TooManyImages        413  too_many_images
 │   │   └── ImageTooLarge        413  image_too_large
-│   ├── MediaUnsupported         415  media_unsupported     a Content-Type that is not understood
-│   ├── ImageUnsupported         415  image_unsupported     these bytes are not an image of a known format
-│   ├── ImageUnreadable          422  image_unreadable      an image, but broken or truncated
-│   ├── LinkFailed               422  link_failed           an image's URL that cannot be fetched
+│   ├── MediaUnsupported         415  media_unsupported
+│   ├── ImageUnsupported         415  image_unsupported
+│   ├── ImageUnreadable          422  image_unreadable
+│   ├── LinkFailed               422  link_failed
 │   └── ParameterInvalid         422  parameter_invalid
-│       ├── ExpressionInvalid    422  expression_invalid    a query that cannot be read: `field` holds the place
-│       └── LexiconMissing       422  lexicon_missing       the model has no text tower: it takes images only
-├── Overloaded                   429  overloaded            the queue is full: `retry_after` seconds
-│   └── RateLimited              429  rate_limited          this key asks too fast
-├── NotReady                     503  not_ready             loading, draining, or the model failed
+│       ├── ExpressionInvalid    422  expression_invalid
+│       └── LexiconMissing       422  lexicon_missing
+├── Overloaded                   429  overloaded
+│   └── RateLimited              429  rate_limited
+├── NotReady                     503  not_ready
 ├── DeadlineExceeded             504  deadline_exceeded
-├── ConnectionFailed              -   connection_failed     the server cannot be reached
-├── ResponseInvalid               -   response_invalid      the server answered something else
-├── FingerprintMismatch           -   fingerprint_mismatch  vectors of two models would be mixed
-├── BundleInvalid                 -   bundle_invalid        not a bundle, or not a whole one
+├── ConnectionFailed              -   connection_failed
+├── ResponseInvalid               -   response_invalid
+├── FingerprintMismatch           -   fingerprint_mismatch
+├── BundleInvalid                 -   bundle_invalid
 │   ├── DigestMismatch            -   digest_mismatch
 │   └── SchemaUnknown             -   schema_unknown
-├── DataInvalid                   -   data_invalid          a folder, a data set, a file of vectors
-├── CheckpointInvalid             -   checkpoint_invalid    truncated, or of another architecture
-├── TrainingStopped               -   training_stopped      a health gate: collapse, dead dimensions, NaN
-├── ConfigInvalid                 -   config_invalid        options that contradict each other
-├── CheckFailed                   -   check_failed          a verification did not hold
-├── StorageFailed                 -   storage_failed        disk full, read-only, not writable
-└── MissingExtra                  -   missing_extra         a part that is not installed
+├── DataInvalid                   -   data_invalid
+├── CheckpointInvalid             -   checkpoint_invalid
+├── TrainingStopped               -   training_stopped
+├── ConfigInvalid                 -   config_invalid
+├── CheckFailed                   -   check_failed
+├── StorageFailed                 -   storage_failed
+└── MissingExtra                  -   missing_extra
 
 An error says what, with which value, and how to fix it.
 """
 
 from __future__ import annotations
 
+import re
 from typing import Any, ClassVar
 
 JsonScalar = str | int | float | bool | None
@@ -54,6 +55,10 @@ class NonnegError(Exception):
 
     type: ClassVar[str] = "internal"
     status: ClassVar[int] = 500
+
+    def __init_subclass__(cls) -> None:
+        """Name the type after its class: `ModelNotFound` is model_not_found."""
+        cls.type = re.sub(r"\B(?=[A-Z])", "_", cls.__name__).lower()
 
     def __init__(
         self,
@@ -93,168 +98,185 @@ def _rebuild(kind: type[NonnegError], message: str, state: dict[str, Any]) -> No
 
 
 class RequestInvalid(NonnegError):
-    type = "request_invalid"
+    """The request cannot be parsed at all."""
+
     status = 400
 
 
 class Unauthorized(RequestInvalid):
-    type = "unauthorized"
+    """No key was sent, or one that is not known."""
+
     status = 401
 
 
 class Forbidden(RequestInvalid):
-    type = "forbidden"
+    """Another site's page sent the request, or it names another server."""
+
     status = 403
 
 
 class NotFound(RequestInvalid):
-    type = "not_found"
+    """What was asked for does not exist."""
+
     status = 404
 
 
 class ModelNotFound(NotFound):
-    type = "model_not_found"
+    """No model of this name is served."""
 
 
 class MethodNotAllowed(RequestInvalid):
-    type = "method_not_allowed"
+    """The path exists, but not for this method."""
+
     status = 405
 
 
 class NotAcceptable(RequestInvalid):
-    type = "not_acceptable"
+    """The answer does not exist in that form."""
+
     status = 406
 
 
 class RequestTimeout(RequestInvalid):
-    type = "request_timeout"
+    """The body did not arrive in time."""
+
     status = 408
 
 
 class TooLarge(RequestInvalid):
-    type = "too_large"
+    """Something is over a limit: `limit` and `field` say which."""
+
     status = 413
 
 
 class HeadTooLarge(TooLarge):
-    type = "head_too_large"
+    """The request's line and headers are over the limit."""
+
     status = 431
 
 
 class BodyTooLarge(TooLarge):
-    type = "body_too_large"
+    """The body is over the limit."""
 
 
 class TooManyImages(TooLarge):
-    type = "too_many_images"
+    """The request has more images than the limit."""
 
 
 class ImageTooLarge(TooLarge):
-    type = "image_too_large"
+    """An image would take more pixels, memory or time than the limit."""
 
 
 class MediaUnsupported(RequestInvalid):
-    type = "media_unsupported"
+    """The Content-Type is not one that is read here."""
+
     status = 415
 
 
 class ImageUnsupported(RequestInvalid):
-    type = "image_unsupported"
+    """The bytes are not an image of a known format."""
+
     status = 415
 
 
 class ImageUnreadable(RequestInvalid):
-    type = "image_unreadable"
+    """The image is broken or truncated."""
+
     status = 422
 
 
 class LinkFailed(RequestInvalid):
-    type = "link_failed"
+    """An image's URL cannot be fetched."""
+
     status = 422
 
 
 class ParameterInvalid(RequestInvalid):
-    type = "parameter_invalid"
+    """A parameter has a value that it cannot have."""
+
     status = 422
 
 
 class ExpressionInvalid(ParameterInvalid):
-    type = "expression_invalid"
+    """A query cannot be read: `field` holds the place."""
 
 
 class LexiconMissing(ParameterInvalid):
-    type = "lexicon_missing"
+    """The model has no text tower: it takes images only."""
 
 
 class Overloaded(NonnegError):
-    type = "overloaded"
+    """The queue is full: `retry_after` says for how many seconds."""
+
     status = 429
 
 
 class RateLimited(Overloaded):
-    type = "rate_limited"
+    """This key sends requests too fast."""
 
 
 class NotReady(NonnegError):
-    type = "not_ready"
+    """The server loads, drains, or its model failed."""
+
     status = 503
 
 
 class DeadlineExceeded(NonnegError):
-    type = "deadline_exceeded"
+    """The answer was not ready in time."""
+
     status = 504
 
 
 class ConnectionFailed(NonnegError):
-    type = "connection_failed"
+    """The server cannot be reached."""
 
 
 class ResponseInvalid(NonnegError):
-    type = "response_invalid"
+    """The server answered something else."""
 
 
 class FingerprintMismatch(NonnegError):
-    type = "fingerprint_mismatch"
+    """Vectors of two models would be mixed."""
 
 
 class BundleInvalid(NonnegError):
-    type = "bundle_invalid"
+    """The folder is not a bundle, or not a whole one."""
 
 
 class DigestMismatch(BundleInvalid):
-    type = "digest_mismatch"
+    """A file is not the one that was recorded."""
 
 
 class SchemaUnknown(BundleInvalid):
-    type = "schema_unknown"
+    """The bundle's layout is of another version."""
 
 
 class DataInvalid(NonnegError):
-    type = "data_invalid"
+    """A folder, a data set or a file of vectors cannot be used."""
 
 
 class CheckpointInvalid(NonnegError):
-    type = "checkpoint_invalid"
+    """The checkpoint is truncated, or of another architecture."""
 
 
 class TrainingStopped(NonnegError):
-    type = "training_stopped"
+    """A health check ended the run: collapse, dead dimensions or NaN."""
 
 
 class ConfigInvalid(NonnegError):
-    type = "config_invalid"
+    """Options contradict each other."""
 
 
 class CheckFailed(NonnegError):
-    type = "check_failed"
+    """A verification did not hold."""
 
 
 class StorageFailed(NonnegError):
-    type = "storage_failed"
+    """The disk is full, read-only or not writable."""
 
 
 class MissingExtra(NonnegError):
-    type = "missing_extra"
+    """A part of the package is not installed."""
 
 
 def _family(kind: type[NonnegError]) -> dict[str, type[NonnegError]]:

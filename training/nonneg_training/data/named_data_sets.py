@@ -76,15 +76,9 @@ class _Arrays(pickle.Unpickler):
 
 def _read_pickle(path: Path, name: str) -> dict[bytes, Any]:
     try:
-        record = _Arrays(io.BytesIO(path.read_bytes()), encoding="bytes").load()
+        record = _Arrays(io.BytesIO(_bytes(path, _LAYOUT[name][0])), encoding="bytes").load()
         if not isinstance(record, dict):
             raise TypeError(f"it holds a {type(record).__name__}, not a dictionary")
-    except OSError as error:
-        raise DataInvalid(
-            f"{path} cannot be read ({error.strerror})",
-            fix=f"give the folder that holds {_LAYOUT[name][0]} (data.root); torchvision.datasets downloads it",
-            value=str(path),
-        ) from error
     except (pickle.UnpicklingError, EOFError, ValueError, IndexError, TypeError, AttributeError, KeyError) as error:
         raise DataInvalid(
             f"{path} is not a batch of {name} ({error})", fix="download it again", value=str(path)
