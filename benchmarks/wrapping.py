@@ -232,9 +232,9 @@ def two_towers(photos: Photos, place: Path, name: str, *, text: bool = True) -> 
     """Return a bundle with a small image tower and a text tower of real size, put together as `nonneg wrap` does it."""
     from nonneg_export.assembly.calibrate_and_seal import rank, seal
     from nonneg_export.assembly.head_steps import ANALYTIC, HeadSteps
+    from nonneg_export.commands.wrap import draft
     from nonneg_export.share.model_card import About
     from nonneg_export.wrap.tower import Tower
-    from nonneg_export.wrap.wrapped_draft import draft
 
     torch.manual_seed(0)
     images = to_onnx(Images(), SIDE)

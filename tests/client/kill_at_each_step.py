@@ -27,7 +27,6 @@ CLIENTS = (
 )
 EXPORT = (
     "assembly.calibrate_and_seal",
-    "assembly.reranked_bundle",
     "calibrate.activations",
     "checks.encoder_checks",
     "checks.quality_report",

@@ -12,8 +12,8 @@ from onnx import ModelProto
 from nonneg_core.pixels.view import View
 from nonneg_core.shortening import unit
 from nonneg_export.assembly.calibrate_and_seal import Draft, rank, seal
-from nonneg_export.assembly.reranked_bundle import overlaps
 from nonneg_export.calibrate.photo_folder import find_photos
+from nonneg_export.commands.bundle_from_bundle import overlaps
 from nonneg_export.commands.bundle_from_bundle import rank as command
 from nonneg_runtime.bundle.bundle_folder import Bundle, open_bundle
 from nonneg_runtime.bundle.manifest import Provenance
