@@ -19,27 +19,8 @@ if TYPE_CHECKING:
     from nonneg_client.embedder import Embedder
     from nonneg_client.wire.protocol import Options
 
-HELP = """Embed images through a server, or with --bundle in this process.
 
-IMAGES are files, folders, globs, .tar files or URLs; `-` reads them from standard input, one a line. Without
---out, one line of JSON is printed for each image. In the file an image's id is its path within the folder that was
-named, so that the same folder typed otherwise is the same images.
-
-A run that was interrupted, or killed, goes on where it stopped when the same command is given again: what is done
-is put away every ten seconds, and on Ctrl-C and SIGTERM. An image that fails is named with its reason in
-FILE.failed.jsonl, the others go on, and the exit code is 1.
-
-\b
-  nonneg embed photos/ -o photos.npz
-  nonneg embed shards/*.tar -o photos.parquet --dimensions 512
-  find . -name '*.jpg' | nonneg embed - -o photos.parquet
-  nonneg embed photos/ -o photos.npz --update
-  nonneg embed photos/ -o photos.npz --retry-failed
-  nonneg embed s3://lake/photos -o s3://lake/vectors --bundle photo --ray auto
-"""
-
-
-@click.command(help=HELP)
+@click.command()
 @click.argument("images", nargs=-1, required=True)
 @click.option(
     "-o",
@@ -89,7 +70,24 @@ def embed(
     through: EmbedderOptions,
     data_set: DataSetOptions,
 ) -> None:
-    """Embed images through a server, or with --bundle in this process."""
+    """Embed images through a server, or with --bundle in this process.
+
+    IMAGES are files, folders, globs, .tar files or URLs; `-` reads them from standard input, one a line. Without
+    --out, one line of JSON is printed for each image. In the file an image's id is its path within the folder that was
+    named, so that the same folder typed otherwise is the same images.
+
+    A run that was interrupted, or killed, goes on where it stopped when the same command is given again. What is done
+    is put away every ten seconds, and on Ctrl-C and SIGTERM. An image that fails is named with its reason in
+    FILE.failed.jsonl, the others go on, and the exit code is 1.
+
+    \b
+      nonneg embed photos/ -o photos.npz
+      nonneg embed shards/*.tar -o photos.parquet --dimensions 512
+      find . -name '*.jpg' | nonneg embed - -o photos.parquet
+      nonneg embed photos/ -o photos.npz --update
+      nonneg embed photos/ -o photos.npz --retry-failed
+      nonneg embed s3://lake/photos -o s3://lake/vectors --bundle photo --ray auto
+    """
     from nonneg_client.wire.protocol import Options
 
     options = Options(dimensions, top_k, normalize, model)

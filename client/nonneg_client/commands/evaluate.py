@@ -18,24 +18,8 @@ if TYPE_CHECKING:
 
 _HIDDEN = {"selection", "dimensions", "top_k", "asked", "sparse_bytes", "dense_bytes", "intervals"}
 
-HELP = """Measure retrieval at several lengths.
 
-DATA is a folder with one subfolder of images for each label, or a CSV file of path,label and perhaps split (query or
-gallery). Every image is embedded once, at full length; the shorter vectors are cut from the full ones, as the server
-would cut them. Without a split every image asks for the others of its label. With --captions it is a CSV file of
-image,caption, and each side asks for the other.
-
-\b
-  nonneg evaluate photos/
-  nonneg evaluate photos/ --lengths 2048,512,128,512:32 --json
-  nonneg evaluate photos/ --selections prefix,random,pca --intervals --plot quality.png
-  nonneg evaluate photos/ --save-vectors photos.npz
-  nonneg evaluate photos/ --lengths 256 --missed missed.html
-  nonneg evaluate --captions captions.csv --bundle clip.bundle
-"""
-
-
-@click.command(help=HELP)
+@click.command()
 @click.argument("data", type=click.Path(path_type=Path))
 @click.option(
     "--lengths",
@@ -79,7 +63,21 @@ def evaluate(
     as_json: bool,
     through: EmbedderOptions,
 ) -> None:
-    """Measure retrieval at several lengths."""
+    """Measure retrieval at several lengths.
+
+    DATA is a folder with one subfolder of images for each label, or a CSV file of path,label and perhaps split (query
+    or gallery). Every image is embedded once, at full length; the shorter vectors are cut from the full ones, as the
+    server would cut them. Without a split every image asks for the others of its label. With --captions it is a CSV
+    file of image,caption, and each side asks for the other.
+
+    \b
+      nonneg evaluate photos/
+      nonneg evaluate photos/ --lengths 2048,512,128,512:32 --json
+      nonneg evaluate photos/ --selections prefix,random,pca --intervals --plot quality.png
+      nonneg evaluate photos/ --save-vectors photos.npz
+      nonneg evaluate photos/ --lengths 256 --missed missed.html
+      nonneg evaluate --captions captions.csv --bundle clip.bundle
+    """
     from nonneg_client.commands.embedder_options import vectors_of
     from nonneg_client.commands.evaluate_reports import check_missed_form, write_missed
     from nonneg_vectors.evaluation.labelled_images import read_dataset

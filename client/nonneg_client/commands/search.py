@@ -45,28 +45,7 @@ def _typed(_ctx: click.Context, _param: click.Parameter, texts: tuple[str, ...])
     return texts
 
 
-HELP = """Find the images of INDEX that are like QUERY: photos, folders, globs, URLs, or an expression.
-
-An expression joins photos, "words" and dimensions: + and - with weights, & for both, ! for what must not be there.
-Write it in single quotes, and spaces around its signs. Without QUERY, --more finds the images in which dimensions
-are strongest. A hit's reasons are the dimensions that it shares with the query and their parts of the score. What
-scores no more than random photos may is marked `no` under `match`; --matches-only leaves it out.
-
-\b
-  nonneg search photos.index photo.jpg --html hits.html
-  nonneg search photos.index 'photo.jpg + 2*dim:17 - other.jpg'
-  nonneg search photos.index --text 'golden retriever' --html hits.html
-  nonneg search photos.index '"dog" & photo.jpg !"car"'
-  nonneg search photos.index 'photo.jpg & other.jpg !dim:40'
-  nonneg search photos.index photo.jpg --where folder=cats,dogs --where 'price<30'
-  nonneg search photos.index photo.jpg --where 'day>=2024-05-31' --without 40
-  nonneg search photos.index --text lighthouse --matches-only
-  nonneg search photos.index queries/ -k 1 --exclude-self --json
-  nonneg search photos.index --more 17 --more 3=0.5
-"""
-
-
-@click.command(help=HELP)
+@click.command()
 @click.argument("index", type=click.Path(path_type=Path))
 @click.argument("queries", metavar="[QUERY]...", nargs=-1)
 @served_model
@@ -103,7 +82,25 @@ def search(
     as_json: bool,
     through: EmbedderOptions,
 ) -> None:
-    """Find the images of INDEX that are like QUERY: photos, folders, globs, URLs, or an expression."""
+    """Find the images of INDEX that are like QUERY: photos, folders, globs, URLs, or an expression.
+
+    An expression joins photos, "words" and dimensions: + and - with weights, & for both, ! for what must not be there.
+    Write it in single quotes, and spaces around its signs. Without QUERY, --more finds the images in which dimensions
+    are strongest. A hit's reasons are the dimensions that it shares with the query and their parts of the score. What
+    scores no more than random photos may is marked `no` under `match`; --matches-only leaves it out.
+
+    \b
+      nonneg search photos.index photo.jpg --html hits.html
+      nonneg search photos.index 'photo.jpg + 2*dim:17 - other.jpg'
+      nonneg search photos.index --text 'golden retriever' --html hits.html
+      nonneg search photos.index '"dog" & photo.jpg !"car"'
+      nonneg search photos.index 'photo.jpg & other.jpg !dim:40'
+      nonneg search photos.index photo.jpg --where folder=cats,dogs --where 'price<30'
+      nonneg search photos.index photo.jpg --where 'day>=2024-05-31' --without 40
+      nonneg search photos.index --text lighthouse --matches-only
+      nonneg search photos.index queries/ -k 1 --exclude-self --json
+      nonneg search photos.index --more 17 --more 3=0.5
+    """
     from nonneg_client.commands.queries import SearchOptions, hits_of
     from nonneg_client.model_of_vectors import Index
     from nonneg_vectors.search.attributes import read_conditions

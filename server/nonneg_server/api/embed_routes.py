@@ -12,8 +12,8 @@ from pydantic import BaseModel, ConfigDict, Field
 from nonneg_core.errors import ExpressionInvalid, ParameterInvalid
 from nonneg_runtime.bundle.bundle_folder import Bundle
 from nonneg_server.api import native_request as native
-from nonneg_server.api.native_answers import EXAMPLES, EmbedAnswer, ExplainAnswer, QueryAnswer
-from nonneg_server.api.route import PIXEL, Route, Schema, body, documented, embedding, flat, json_response
+from nonneg_server.api.native_answers import EmbedAnswer, ExplainAnswer, QueryAnswer
+from nonneg_server.api.route import EXAMPLES, PIXEL, Route, Schema, body, documented, embedding, flat, json_response
 from nonneg_server.engine.jobs import Text
 from nonneg_server.models.explanation import explain, maps_of, queried, query_json, with_cells
 from nonneg_server.pipeline import request_pipeline as pipeline

@@ -10,7 +10,17 @@ from nonneg_core import errors
 from nonneg_server.api import kserve_schemas as schemas
 from nonneg_server.api import kserve_tensors as kserve
 from nonneg_server.api.kserve_schemas import INDEX, KServeDone, KServeIndexRow, config_of, statistics_of
-from nonneg_server.api.route import BINARY, Dialect, Route, documented, embedding, health, json_body, json_response
+from nonneg_server.api.route import (
+    BINARY,
+    EXAMPLES,
+    Dialect,
+    Route,
+    documented,
+    embedding,
+    health,
+    json_body,
+    json_response,
+)
 from nonneg_server.engine.inference_engine import InferenceEngine
 from nonneg_server.models.served_models import Repository, check_alive, check_ready
 from nonneg_server.pipeline.request_pipeline import reply, serve, written
@@ -83,7 +93,7 @@ _BINARY = {"application/octet-stream": BINARY}
 
 
 @router.get("", summary="The server's name, version and extensions")
-@documented(schemas.KServeServer, schemas.SERVER)
+@documented(schemas.KServeServer, EXAMPLES["kserve_server"])
 async def get_server(_: Request) -> Response:
     return json_response(kserve.server_metadata())
 
@@ -105,21 +115,21 @@ async def ready(request: Request) -> Response:
 
 
 @router.get("/models/stats", summary="What all models did since they were loaded")
-@documented(schemas.KServeAllStatistics, schemas.STATISTICS)
+@documented(schemas.KServeAllStatistics, EXAMPLES["kserve_statistics"])
 async def get_all_statistics(request: Request) -> Response:
     return json_response({"model_stats": [statistics_of(engine) for engine in request.app.state.registry.all()]})
 
 
 @router.get("/models/{model}", summary="A model's tensors")
 @router.get("/models/{model}/versions/{version}", summary="A model version's tensors")
-@documented(schemas.KServeModel, schemas.MODEL)
+@documented(schemas.KServeModel, EXAMPLES["kserve_model"])
 async def get_model(request: Request) -> Response:
     return json_response(kserve.model_metadata(_engine(request).bundle.manifest))
 
 
 @router.get("/models/{model}/config", summary="A model's configuration")
 @router.get("/models/{model}/versions/{version}/config", summary="A model version's configuration")
-@documented(schemas.KServeConfig, schemas.CONFIG)
+@documented(schemas.KServeConfig, EXAMPLES["kserve_config"])
 async def get_config(request: Request) -> Response:
     engine, images = _engine(request), request.app.state.settings.max_images
     return json_response(config_of(kserve.model_metadata(engine.bundle.manifest), engine.threads, images))
@@ -127,7 +137,7 @@ async def get_config(request: Request) -> Response:
 
 @router.get("/models/{model}/stats", summary="What a model did since it was loaded")
 @router.get("/models/{model}/versions/{version}/stats", summary="What a model version did since it was loaded")
-@documented(schemas.KServeAllStatistics, schemas.STATISTICS)
+@documented(schemas.KServeAllStatistics, EXAMPLES["kserve_statistics"])
 async def get_statistics(request: Request) -> Response:
     return json_response({"model_stats": [statistics_of(_engine(request))]})
 
@@ -147,7 +157,7 @@ async def model_ready(request: Request) -> Response:
 @embedding
 @documented(
     schemas.KServeAnswer,
-    schemas.ANSWER,
+    EXAMPLES["kserve_answer"],
     body=json_body(schemas.InferRequest, schemas.ASKED, **_BINARY),
     others=_BINARY,
 )

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal, NotRequired
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from nonneg_server.api.route import FINGERPRINT, PIXEL, Schema, Shape
+from nonneg_server.api.route import PIXEL, Schema, Shape
 from nonneg_server.engine.inference_engine import InferenceEngine
 
 
@@ -152,45 +152,7 @@ class KServeAllStatistics(Shape):
 
 _TENSOR = {"name": "image", "shape": [1], "datatype": "BYTES", "data": [PIXEL]}
 ASKED: Schema = {"inputs": [_TENSOR], "parameters": {"dimensions": 8}}
-SERVER: KServeServer = {"name": "nonneg", "version": "0.1.0", "extensions": ["binary_tensor_data", "statistics"]}
-MODEL: KServeModel = {
-    "name": "photo",
-    "versions": ["1"],
-    "platform": "onnxruntime_onnx",
-    "inputs": [{"name": "image", "datatype": "BYTES", "shape": [-1]}],
-    "outputs": [{"name": "embedding", "datatype": "FP32", "shape": [-1, 1280]}],
-}
-CONFIG: KServeConfig = {
-    "name": "photo",
-    "platform": "onnxruntime_onnx",
-    "backend": "onnxruntime",
-    "version_policy": {"latest": {"num_versions": 1}},
-    "max_batch_size": 0,
-    "input": [{"name": "image", "data_type": "TYPE_STRING", "dims": [-1]}],
-    "output": [{"name": "embedding", "data_type": "TYPE_FP32", "dims": [-1, 1280]}],
-    "instance_group": [{"name": "photo", "kind": "KIND_AUTO", "count": 2}],
-    "parameters": {"max_images": {"string_value": "256"}},
-}
-STATISTICS: KServeAllStatistics = {
-    "model_stats": [
-        {
-            "name": "photo",
-            "version": "1",
-            "last_inference": 1763424000000,
-            "inference_count": 100,
-            "execution_count": 100,
-            "inference_stats": {"success": {"count": 100, "ns": 900000000}, "fail": {"count": 1, "ns": 0}},
-            "batch_stats": [],
-        }
-    ]
-}
 MODEL_READY: KServeModelReady = {"name": "photo", "ready": True}
-ANSWER: KServeAnswer = {
-    "model_name": "photo",
-    "model_version": "1",
-    "outputs": [{"name": "embedding", "datatype": "FP32", "shape": [1, 3], "data": [0.816, 0, 0.578]}],
-    "parameters": {"fingerprint": FINGERPRINT},
-}
 INDEX: list[KServeIndexRow] = [{"name": "photo", "version": "1", "state": "READY", "reason": ""}]
 
 

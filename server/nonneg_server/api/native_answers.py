@@ -1,7 +1,5 @@
 """The native API's answers; orjson writes the real ones without these types."""
 
-import json
-from pathlib import Path
 from typing import Annotated, Any, Literal, NotRequired
 
 from pydantic import ConfigDict, Field, with_config
@@ -10,9 +8,6 @@ from nonneg_core.pixels.view import View
 from nonneg_runtime.bundle.manifest import Precision
 from nonneg_runtime.words.names import NameSource
 from nonneg_server.api.route import Shape
-
-# An example of each answer, as the OpenAPI document shows it.
-EXAMPLES: dict[str, Any] = json.loads(Path(__file__).with_name("answer_examples.json").read_text(encoding="utf-8"))
 
 
 class ErrorDetail(Shape):

@@ -13,7 +13,7 @@ from nonneg_server.api import native_answers as schemas
 from nonneg_server.api.embed_routes import embed_router
 from nonneg_server.api.native_answers import ErrorAnswer, Health
 from nonneg_server.api.native_request import error_body, query_parameters
-from nonneg_server.api.route import BINARY, Dialect, Route, documented, health, json_response, open_to_all
+from nonneg_server.api.route import BINARY, EXAMPLES, Dialect, Route, documented, health, json_response, open_to_all
 from nonneg_server.models.dimensions import dimension_details, list_dimensions, thumbnail
 from nonneg_server.models.served_models import check_alive, check_ready, lengths, summary
 from nonneg_server.observation.drift import moved_at, sentences
@@ -23,7 +23,7 @@ models_router = APIRouter(route_class=Route, tags=["models"])
 
 
 @models_router.get("/models", summary="The models served here; the first is the default")
-@documented(schemas.ModelList, schemas.EXAMPLES["models"])
+@documented(schemas.ModelList, EXAMPLES["models"])
 async def get_models(request: Request) -> Response:
     return json_response({"models": [summary(engine.bundle.manifest) for engine in request.app.state.registry.all()]})
 
@@ -31,7 +31,7 @@ async def get_models(request: Request) -> Response:
 @models_router.get(
     "/models/{model}", summary="One model: its manifest, its measured quality by length, and how images drift"
 )
-@documented(schemas.ModelDetails, schemas.EXAMPLES["model"])
+@documented(schemas.ModelDetails, EXAMPLES["model"])
 async def get_model(request: Request) -> Response:
     engine = request.app.state.registry.get(request.path_params["model"])
     manifest = engine.bundle.manifest
@@ -43,7 +43,7 @@ async def get_model(request: Request) -> Response:
 
 
 @models_router.get("/models/{model}/dimensions", summary="The dimensions: names, evidence and frequencies, in pages")
-@documented(schemas.DimensionList, schemas.EXAMPLES["dimensions"], query=Listing)
+@documented(schemas.DimensionList, EXAMPLES["dimensions"], query=Listing)
 async def get_dimensions(request: Request) -> Response:
     bundle = _bundle(request)
     listing = query_parameters(request.scope["query_string"], Listing)
@@ -51,7 +51,7 @@ async def get_dimensions(request: Request) -> Response:
 
 
 @models_router.get("/models/{model}/dimensions/{dimension}", summary="One dimension: its statistics and examples")
-@documented(schemas.DimensionDetails, schemas.EXAMPLES["dimension"])
+@documented(schemas.DimensionDetails, EXAMPLES["dimension"])
 async def get_dimension(request: Request) -> Response:
     return json_response(await asyncio.to_thread(dimension_details, _bundle(request), _number(request, "dimension")))
 

@@ -1,7 +1,9 @@
 """What routes and APIs say of themselves: whether a route embeds or tells health, its OpenAPI operation, its API."""
 
+import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, TypeVar
 
 import orjson
@@ -16,7 +18,8 @@ from nonneg_core.errors import NonnegError
 Schema = dict[str, Any]
 Endpoint = TypeVar("Endpoint", bound=Callable[..., object])
 
-FINGERPRINT = "9e3ce24a107dceea4a819aea528c5018"  # of the examples
+# An example of each answer, as the OpenAPI document shows it.
+EXAMPLES: dict[str, Any] = json.loads(Path(__file__).with_name("answer_examples.json").read_text(encoding="utf-8"))
 PIXEL = (  # a PNG of one orange pixel
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAIAAACQd1PeAAAADElEQVR42mP438AAAAQBAYD718vxAAAAAElFTkSuQmCC"
 )

@@ -68,19 +68,6 @@ class TeiInfo(api.Shape):
     version: str
 
 
-INFO: TeiInfo = {
-    "model_id": "photo",
-    "model_sha": api.FINGERPRINT,
-    "model_dtype": "float32",
-    "model_type": {"embedding": {"pooling": "model"}},
-    "served_model_name": "photo",
-    "embedding_size": 1280,
-    "max_client_batch_size": 256,
-    "max_concurrent_requests": 512,
-    "tokenization_workers": 2,
-    "payload_limit": 67108864,
-    "version": "0.1.0",
-}
 ASKED = {"inputs": [api.URI], "dimensions": 8}
 EMBEDDED = [[0.816, 0, 0, 0.408, 0, 0, 0, 0.41]]
 SPARSE: list[list[TeiSparseValue]] = [
@@ -168,7 +155,7 @@ async def get_health(request: Request) -> Response:
 
 
 @router.get("/info", summary="The default model and the limits, as TEI names them")
-@documented(TeiInfo, INFO)
+@documented(TeiInfo, api.EXAMPLES["tei_info"])
 async def get_info(request: Request) -> Response:
     settings, engine = request.app.state.settings, request.app.state.registry.get()
     manifest = engine.bundle.manifest
