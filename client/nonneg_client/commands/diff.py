@@ -1,7 +1,5 @@
 """`nonneg diff`: two collections of photos -> the dimensions that distinguish them, with what is sure about each."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -74,7 +72,7 @@ def diff(
         show(section)
 
 
-def collection_of(path: Path, through: EmbedderOptions) -> Collection:
+def collection_of(path: Path, through: EmbedderOptions) -> "Collection":
     """Return an index or a file of vectors as it is; the photos of another folder are embedded."""
     from nonneg_client.sources.rooted_images import rooted
     from nonneg_vectors.curation.collection import Collection, read_collection
@@ -89,7 +87,7 @@ def collection_of(path: Path, through: EmbedderOptions) -> Collection:
     return Collection(str(path), vectors, [{}] * len(vectors))
 
 
-def show(section: Section) -> None:
+def show(section: "Section") -> None:
     """Print the differences in words, a line each."""
     click.echo(f"{section.title}: {len(section.rows)} dimensions")
     click.echo(section.how)

@@ -1,7 +1,5 @@
 """What `nonneg evaluate` shows beside its table: missed queries, and retrieval over length, drawn."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass

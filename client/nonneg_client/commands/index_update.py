@@ -1,7 +1,5 @@
 """What `nonneg index` adds to an index, replaces in it and removes, and how many images of each kind there were."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
@@ -37,7 +35,7 @@ AT_ONCE = 1000  # images added to the index
 @contextmanager
 def begin(
     out: Path, images: list[str], vectors: list[str], root: Path | None = None, attributes: Path | None = None
-) -> Iterator[IndexUpdate]:
+) -> "Iterator[IndexUpdate]":
     """Give what changes an index, and keep other processes from changing it while the block runs."""
     import_qdrant()  # what is missing is told before anything is embedded
     with one_writer(out):
@@ -46,7 +44,7 @@ def begin(
 
 def _as_it_is(
     out: Path, images: list[str], vectors: list[str], root: Path | None, attributes: Path | None
-) -> IndexUpdate:
+) -> "IndexUpdate":
     """Return the index as it is, or is going to be: its root, what it holds, and what is said about its images."""
     known: Mapping[str, Payload] = {}
     description: Description | None = None

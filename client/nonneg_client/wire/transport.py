@@ -1,7 +1,5 @@
 """What both clients make of httpx: where to send, what its failures mean, pages of dimensions, and POST /query."""
 
-from __future__ import annotations
-
 import base64
 import json
 from collections.abc import Generator, Mapping

@@ -19,6 +19,7 @@ Array = np.ndarray[Any, np.dtype[Any]]
 TYPES: dict[str, np.dtype[Any]] = {
     "I64": np.dtype("<i8"),
     "I32": np.dtype("<i4"),
+    "F64": np.dtype("<f8"),
     "F32": np.dtype("<f4"),
     "F16": np.dtype("<f2"),
     "U8": np.dtype("u1"),

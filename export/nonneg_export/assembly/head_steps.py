@@ -11,6 +11,7 @@ from onnx import ModelProto
 
 from nonneg_core.arrays import Rows
 from nonneg_core.errors import ConfigInvalid, DataInvalid, MissingExtra
+from nonneg_core.files import safetensors_file
 from nonneg_core.terminal.installing import extra_hint
 from nonneg_export.graphs.canonical import canonical
 from nonneg_export.graphs.columns import activate, centre
@@ -116,13 +117,7 @@ def read_head(path: Path) -> tuple[NDArray[Any], NDArray[Any] | None]:
 
 def _tensors(path: Path) -> dict[str, NDArray[Any]]:
     if path.suffix == ".safetensors":
-        from safetensors import SafetensorError
-        from safetensors.numpy import load_file
-
-        try:
-            return dict(load_file(path))
-        except SafetensorError as error:
-            raise ValueError(error) from error
+        return dict(safetensors_file.read(path).arrays)
     if path.suffix != ".npz":
         raise ValueError(f"{path.suffix or 'no suffix'} is neither .npz nor .safetensors")
     with np.load(path, allow_pickle=False) as arrays:

@@ -12,7 +12,7 @@ from nonneg_export.share import hub_repository
 from nonneg_export.share.model_card import check_licence, licence_of
 from nonneg_export.wrap.published_text import SAME, cleaned, normalizer
 from nonneg_export.wrap.published_text import library as tokenizers
-from nonneg_export.wrap.torch_tower import as_text_encoder, as_tower, package
+from nonneg_export.wrap.torch_tower import as_text_encoder, as_tower, fetch_weights, package
 from nonneg_export.wrap.tower import Tower, TowerOverrides
 from nonneg_runtime.inference.text_tower import Tokenizer
 from nonneg_training.onnx_backbone.scaling_and_pooling import Scaling
@@ -50,13 +50,7 @@ def tower(where: hub_repository.ModelAddress, overrides: TowerOverrides) -> Towe
 def load(repository: hub_repository.HubRepository, name: str) -> tuple[Any, dict[str, str]]:
     """Return the model with the repository's weights, and what else was fetched to know its architecture."""
     library = package("open_clip")
-    if WEIGHTS not in repository.files:
-        raise DataInvalid(
-            f"{repository} has no {WEIGHTS}: reading a pickle runs what its author wrote",
-            fix="choose a tag whose repository has it",
-            field="model",
-        )
-    path = repository.fetch(WEIGHTS)
+    path = fetch_weights(repository, WEIGHTS, fix="choose a tag whose repository has it")
     options, described = text_architecture(library.get_model_config(name), repository.limit)
     try:
         with silenced():

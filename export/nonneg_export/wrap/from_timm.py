@@ -7,7 +7,7 @@ from nonneg_export.graphs.canonical import silenced
 from nonneg_export.share.hub_repository import HubRepository, ModelAddress, hub_address, open_repository
 from nonneg_export.wrap.open_tower import of_repository as of_any
 from nonneg_export.wrap.open_tower import view_of_timm
-from nonneg_export.wrap.torch_tower import as_tower, package
+from nonneg_export.wrap.torch_tower import as_tower, fetch_weights, package
 from nonneg_export.wrap.tower import Tower, TowerOverrides, refuse_unused
 
 WEIGHTS = "model.safetensors"
@@ -38,13 +38,7 @@ def of_repository(repository: HubRepository, config: dict[str, Any], overrides: 
     given = {"--output": overrides.output, "--pool": overrides.pool, "--no-text": not overrides.text}
     refuse_unused(f"a model of timm through torch ({repository}), which pools for itself", given)
     library, name = package("timm"), str(config.get("architecture"))
-    if WEIGHTS not in repository.files:
-        raise DataInvalid(
-            f"{repository} has no {WEIGHTS}: reading a pickle runs what its author wrote",
-            fix="take a revision that has it",
-            field="model",
-        )
-    path = repository.fetch(WEIGHTS)
+    path = fetch_weights(repository, WEIGHTS, fix="take a revision that has it")
     view, scaling = overrides.applied(*view_of_timm(config["pretrained_cfg"]))
     try:
         with silenced():

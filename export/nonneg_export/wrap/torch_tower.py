@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from nonneg_core.pixels.view import View
 from nonneg_core.terminal.installing import needing
 from nonneg_export.assembly.text_towers import TextEncoder
 from nonneg_export.graphs.convert import in_torch, text_to_onnx, to_onnx
+from nonneg_export.share.hub_repository import HubRepository
 from nonneg_export.wrap.tower import Pooling, Reference, TowerOverrides
 from nonneg_training.onnx_backbone.scaling_and_pooling import Pool, Scaling
 
@@ -27,6 +29,15 @@ def package(name: str) -> Any:
     with needing("this model", extra="wrap"):
         import_module("nonneg_training.encoder.torchvision_schemas")
         return import_module(name)
+
+
+def fetch_weights(repository: HubRepository, name: str, *, fix: str) -> Path:
+    """Return the file of weights; refused where the repository has none as safetensors."""
+    if name not in repository.files:
+        raise DataInvalid(
+            f"{repository} has no {name}: reading a pickle runs what its author wrote", fix=fix, field="model"
+        )
+    return repository.fetch(name)
 
 
 class PixelsToFeatures(nn.Module):
