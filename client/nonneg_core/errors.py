@@ -287,8 +287,5 @@ def _family(kind: type[NonnegError]) -> dict[str, type[NonnegError]]:
 
 
 BY_TYPE: dict[str, type[NonnegError]] = _family(NonnegError)
-OF_AN_IMAGE = (
-    ImageUnsupported,
-    ImageUnreadable,
-    ImageTooLarge,
-)  # one image's own fault: the others of its request go on
+# One image's own fault: the others of its request go on.
+OF_AN_IMAGE = (ImageUnsupported, ImageUnreadable, ImageTooLarge)

@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 from onnx import ModelProto
 
 from nonneg_core.arrays import Rows
-from nonneg_core.errors import ConfigInvalid, DataInvalid, MissingExtra
+from nonneg_core.errors import ConfigInvalid, DataInvalid
 from nonneg_core.files import safetensors_file
-from nonneg_core.terminal.installing import extra_hint
+from nonneg_core.terminal.installing import needing
 from nonneg_export.graphs.canonical import canonical
 from nonneg_export.graphs.columns import activate, centre
 from nonneg_export.graphs.head_layers import with_head, with_root_head
@@ -132,10 +132,8 @@ TRAINED, TRAINED_SHARE = 192, 4  # columns that learn: at most so many, and one 
 
 def with_trained_front(fitted: FittedHead, rows: Rows) -> FittedHead:
     """Teach a head's columns in front, at every nested length, who is near whom by the features."""
-    try:
+    with needing("--head train", extra="training"):
         from nonneg_export.adapt.trained_front import train_front
-    except ModuleNotFoundError:
-        raise MissingExtra("--head train needs torch", fix=extra_hint("training")) from None
     front = min(TRAINED, fitted.head.dimensions // TRAINED_SHARE)
     head, _ = train_front(fitted.head, head_input(rows, fitted.takes), front=front)
     return replace(fitted, head=head, trained=front)

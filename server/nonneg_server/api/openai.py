@@ -9,7 +9,17 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from nonneg_core.errors import NonnegError, NotReady, Overloaded, ParameterInvalid, Unauthorized
 from nonneg_runtime.bundle.bundle_folder import Bundle
-from nonneg_server.api.route import URI, Dialect, Route, Shape, documented, embedding, json_body, json_response
+from nonneg_server.api.route import (
+    EXAMPLES,
+    URI,
+    Dialect,
+    Route,
+    Shape,
+    documented,
+    embedding,
+    json_body,
+    json_response,
+)
 from nonneg_server.pipeline.answer_forms import text
 from nonneg_server.pipeline.request_pipeline import Answer, reply, serve, written
 from nonneg_server.requests.bodies import read_object
@@ -89,14 +99,6 @@ class OpenAIModels(Shape):
 
 
 ASKED = {"model": "photo", "input": [URI], "dimensions": 8}
-EMBEDDINGS: OpenAIEmbeddings = {
-    "object": "list",
-    "data": [{"object": "embedding", "index": 0, "embedding": [0.816, 0, 0, 0.408, 0, 0, 0, 0.41]}],
-    "model": "photo",
-    "usage": {"prompt_tokens": 0, "total_tokens": 0},
-}
-MODEL: OpenAIModel = {"id": "photo", "object": "model", "created": 1763424000, "owned_by": "nonneg"}
-MODELS: OpenAIModels = {"object": "list", "data": [MODEL]}
 
 
 # OpenAI's embeddings: `input` holds images, as data URIs, base64, URLs or `{"image": …}` objects.
@@ -182,7 +184,7 @@ router = APIRouter(route_class=Route, tags=["OpenAI"])
 
 @router.post("/v1/embeddings", summary="Embed images, as OpenAI's clients ask for it")
 @embedding
-@documented(OpenAIEmbeddings, EMBEDDINGS, body=json_body(EmbeddingsRequest, ASKED))
+@documented(OpenAIEmbeddings, EXAMPLES["openai_embeddings"], body=json_body(EmbeddingsRequest, ASKED))
 async def post_embeddings(request: Request) -> Response:
     given = await read_object(request)
     field = "messages" if "messages" in given else "input"
@@ -192,14 +194,14 @@ async def post_embeddings(request: Request) -> Response:
 
 
 @router.get("/v1/models", summary="The models served here, as OpenAI lists them")
-@documented(OpenAIModels, MODELS)
+@documented(OpenAIModels, EXAMPLES["openai_models"])
 async def get_models(request: Request) -> Response:
     cards = [model_card(engine.bundle) for engine in request.app.state.registry.all()]
     return json_response({"object": "list", "data": cards})
 
 
 @router.get("/v1/models/{model}", summary="One model, as OpenAI describes it")
-@documented(OpenAIModel, MODEL)
+@documented(OpenAIModel, EXAMPLES["openai_model"])
 async def get_model(request: Request) -> Response:
     card = model_card(request.app.state.registry.get(request.path_params["model"]).bundle)
     return json_response(card)
