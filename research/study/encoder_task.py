@@ -5,11 +5,13 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
+from collections.abc import Sequence
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
+import torch
 from pydantic import Field, PositiveInt
 
 from nonneg_core.arrays import Floats
@@ -17,16 +19,27 @@ from nonneg_core.errors import ConfigInvalid
 from nonneg_core.shortening import keep_largest, unit
 from nonneg_training.data import Images, open_source, unseen
 from nonneg_training.data.named_data_sets import FACTORS
+from nonneg_training.encoder.encoder_module import EncoderModule
+from nonneg_training.features.feature_cache import FeatureRequest, cached_features
 from nonneg_training.loop.build_encoder import resolve
 from nonneg_training.loop.run_health import read_metrics
 from nonneg_training.loop.training_checkpoint import load_encoder
 from nonneg_training.loop.training_loop import RunOutcome
 from nonneg_training.loop.training_run import resume, train
 from nonneg_training.measure import probing
-from nonneg_training.measure.encoder_outputs import Outputs, encode_cached, encode_images, runner
+from nonneg_training.measure.encoder_outputs import (
+    PAIRS,
+    MirroredImages,
+    Outputs,
+    drawn,
+    encode_images,
+    head_rows,
+    runner,
+    untrained_head,
+)
 from nonneg_training.setup.process_group import ProcessGroup
 from nonneg_training.setup.run_settings import SETTINGS_FILE as CONFIG
-from nonneg_training.setup.run_settings import Data, RunSettings, validate
+from nonneg_training.setup.run_settings import Data, RunSettings, Views, validate
 from nonneg_vectors.evaluation.retrieval import SELECTIONS, falling
 from nonneg_vectors.evaluation.structure import consistency, cut_columns
 from research.study import robustness
@@ -320,3 +333,29 @@ def portable(settings: RunSettings) -> Record:
         section, _, key = name.partition(".")
         record[section].pop(key)
     return record
+
+
+@torch.inference_mode()
+def encode_cached(
+    encoder: EncoderModule, images: Images, views: Views, *, seed: int = 0, seconds: bool = True
+) -> Outputs:
+    """Do as `encode_images` does, with the backbone's features from the cache: many projectors share them."""
+    order, fresh = drawn(images), untrained_head(encoder.eval(), seed=seed)
+
+    def rows_of(which: Images, numbers: Sequence[int]) -> dict[str, Floats]:
+        pooled = cached_features(FeatureRequest(encoder, which, views, random=0, seed=0))[0, numbers]
+        return head_rows(encoder, fresh, torch.from_numpy(pooled))
+
+    rows = rows_of(images, order)
+    second = MirroredImages(images, np.asarray(order[:PAIRS]))
+    other = rows_of(second, range(len(second))) if seconds and len(order) > 3 else {}
+    return Outputs(
+        z=rows["z"],
+        labels=images.labels[order],
+        features=rows["features"],
+        hidden=rows["hidden"],
+        raw=rows["raw"],
+        second=other.get("z"),
+        untrained=(rows["untrained"], other.get("untrained")),
+        order=tuple(order),
+    )

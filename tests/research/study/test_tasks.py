@@ -10,9 +10,9 @@ import pytest
 from nonneg_training.data import open_data
 from nonneg_training.data.images import subset
 from nonneg_training.loop.training_checkpoint import load_encoder
-from nonneg_training.measure.encoder_outputs import encode_cached, encode_images, runner
+from nonneg_training.measure.encoder_outputs import encode_images, runner
 from nonneg_training.setup.run_settings import Views
-from research.study.encoder_task import Measure
+from research.study.encoder_task import Measure, encode_cached
 from research.study.task import task
 from research.study.towers_task import agreement, captions, meaning
 

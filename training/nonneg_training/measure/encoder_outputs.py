@@ -16,10 +16,7 @@ from nonneg_core.pixels.view import Pixels, View
 from nonneg_training.data import Images
 from nonneg_training.data.images import ImageSubset
 from nonneg_training.encoder.encoder_module import EncoderModule
-from nonneg_training.features.feature_cache import FeatureRequest
-from nonneg_training.features.feature_cache import cached_features as features
 from nonneg_training.setup.batch_order import derive
-from nonneg_training.setup.run_settings import Views
 from nonneg_vectors.evaluation.structure_report import StructureReport, structure
 
 PAIRS = 4096  # second views, for SEPIN, at most: fewer decide nothing of a single dimension
@@ -103,38 +100,12 @@ def runner(encoder: EncoderModule, *, seed: int = 0) -> Run:
     @torch.inference_mode()
     def run(pixels: Pixels) -> dict[str, Floats]:
         encoder.eval()
-        return _rows(encoder, fresh, encoder.features(torch.from_numpy(pixels).to(device)))
+        return head_rows(encoder, fresh, encoder.features(torch.from_numpy(pixels).to(device)))
 
     return run
 
 
-@torch.inference_mode()
-def encode_cached(
-    encoder: EncoderModule, images: Images, views: Views, *, seed: int = 0, seconds: bool = True
-) -> Outputs:
-    """Do as `encode_images` does, with the backbone's features from the cache: many projectors share them."""
-    order, fresh = drawn(images), untrained_head(encoder.eval(), seed=seed)
-
-    def rows_of(which: Images, numbers: Sequence[int]) -> dict[str, Floats]:
-        pooled = features(FeatureRequest(encoder, which, views, random=0, seed=0))[0, numbers]
-        return _rows(encoder, fresh, torch.from_numpy(pooled))
-
-    rows = rows_of(images, order)
-    second = MirroredImages(images, np.asarray(order[:PAIRS]))
-    other = rows_of(second, range(len(second))) if seconds and len(order) > 3 else {}
-    return Outputs(
-        z=rows["z"],
-        labels=images.labels[order],
-        features=rows["features"],
-        hidden=rows["hidden"],
-        raw=rows["raw"],
-        second=other.get("z"),
-        untrained=(rows["untrained"], other.get("untrained")),
-        order=tuple(order),
-    )
-
-
-def _rows(encoder: EncoderModule, fresh: nn.Module, features: Tensor) -> dict[str, Floats]:
+def head_rows(encoder: EncoderModule, fresh: nn.Module, features: Tensor) -> dict[str, Floats]:
     inputs, raw = encoder.rooted(features), encoder.preactivation(features)
     tensors = {
         "features": features,
