@@ -106,6 +106,7 @@ def runner(encoder: EncoderModule, *, seed: int = 0) -> Run:
 
 
 def head_rows(encoder: EncoderModule, fresh: nn.Module, features: Tensor) -> dict[str, Floats]:
+    """Return what an encoder, and the untrained head `fresh`, make of features, by name."""
     inputs, raw = encoder.rooted(features), encoder.preactivation(features)
     tensors = {
         "features": features,
