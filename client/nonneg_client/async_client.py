@@ -20,6 +20,7 @@ from nonneg_core.process.long_runs import bounded_map
 from nonneg_core.terminal.progress import Progress
 from nonneg_vectors.expressions.expression_parser import parse
 from nonneg_vectors.search.query_and_hits import Query
+from nonneg_vectors.storage.bits import BitForm
 from nonneg_vectors.storage.results import BatchResult
 
 if TYPE_CHECKING:
@@ -127,6 +128,10 @@ class AsyncClient:
         except StopIteration as all_told:
             rows: list[dict[str, Any]] = all_told.value
             return rows
+
+    async def bit_form(self, model: str | None = None) -> BitForm:
+        """Return which columns of a served model have a bit, and how whole vectors ask vectors of bits."""
+        return BitForm.of_dimensions(await self.dimensions(model))
 
     async def ready(self) -> bool:
         """Return whether the server would answer now."""

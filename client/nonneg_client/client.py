@@ -21,6 +21,7 @@ from nonneg_core.errors import ConnectionFailed, NonnegError, ResponseInvalid
 from nonneg_core.process.long_runs import bounded_map
 from nonneg_vectors.expressions.expression_parser import parse
 from nonneg_vectors.search.query_and_hits import Query
+from nonneg_vectors.storage.bits import BitForm
 from nonneg_vectors.storage.results import BatchResult
 
 T = TypeVar("T")
@@ -141,6 +142,10 @@ class Client(Embedder):
         except StopIteration as all_told:
             rows: list[dict[str, Any]] = all_told.value
             return rows
+
+    def bit_form(self, model: str | None = None) -> BitForm:
+        """Return which columns of a served model have a bit, and how whole vectors ask vectors of bits."""
+        return BitForm.of_dimensions(self.dimensions(model))
 
     def ready(self) -> bool:
         """Return whether the server would answer now."""

@@ -14,6 +14,7 @@ from nonneg_client.wire.answer_limits import dimensions_of, readable
 from nonneg_client.wire.protocol import Options
 from nonneg_core.errors import ConfigInvalid, DataInvalid, NonnegError
 from nonneg_core.terminal.progress import Progress, ProgressBar
+from nonneg_vectors.storage.bits import BitForm
 from nonneg_vectors.storage.embeddings import Embeddings
 from nonneg_vectors.storage.results import BatchResult, Failure, SparseVector, joined
 
@@ -182,6 +183,10 @@ class Embedder(ABC):
     @abstractmethod
     def query(self, expression: str, dimensions: int | None = None, *, model: str | None = None) -> Query:
         """Read an expression, `photo.jpg + dim:snow !dim:40`, as weightings of the first `dimensions`."""
+
+    @abstractmethod
+    def bit_form(self, model: str | None = None) -> BitForm:
+        """Return which columns of a model have a bit, and how whole vectors ask vectors of bits."""
 
     @abstractmethod
     def close(self) -> None:

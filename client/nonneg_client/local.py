@@ -26,6 +26,7 @@ from nonneg_runtime.words.column_facts import chance_of
 from nonneg_runtime.words.text_vector import resolved, vector_of
 from nonneg_vectors.expressions.expression_parser import parse
 from nonneg_vectors.search.query_and_hits import Query, of_photos
+from nonneg_vectors.storage.bits import BitForm
 from nonneg_vectors.storage.results import BatchResult, Failure, SparseVector
 
 AHEAD = 4  # images that wait for each thread
@@ -99,6 +100,12 @@ class Encoder(Embedder):
         meaning = resolved(self.bundle, read, length, vectors)
         chance = chance_of(self.bundle, length).of_query(read, meaning.parts).best
         return Query(read, meaning, length, manifest.fingerprint, chance)
+
+    def bit_form(self, model: str | None = None) -> BitForm:
+        """Return which columns of the bundle have a bit, and how whole vectors ask vectors of bits."""
+        self._check(Options(model=model))
+        columns = self.bundle.manifest.columns
+        return BitForm.of(columns.expected_activation, columns.variance)
 
     def close(self) -> None:
         """End the threads."""

@@ -10,9 +10,12 @@ if TYPE_CHECKING:
     from nonneg_vectors.curation.distinguish import distinguish
     from nonneg_vectors.evaluation.retrieval import by_length
     from nonneg_vectors.search.index import Index
+    from nonneg_vectors.storage.bits import BitForm, BitVectors
     from nonneg_vectors.storage.embeddings import Embeddings
 
 __all__ = [
+    "BitForm",
+    "BitVectors",
     "Collection",
     "CurationOptions",
     "Embeddings",
@@ -27,6 +30,8 @@ __all__ = [
 __getattr__, __dir__ = lazy_names(
     __name__,
     {
+        "BitForm": "nonneg_vectors.storage.bits",
+        "BitVectors": "nonneg_vectors.storage.bits",
         "Collection": "nonneg_vectors.curation.collection",
         "CurationOptions": "nonneg_vectors.curation.curation_parts",
         "Embeddings": "nonneg_vectors.storage.embeddings",

@@ -8,8 +8,11 @@ import uuid
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias, TypedDict
 
+import numpy as np
+
 from nonneg_core.errors import ConfigInvalid, DataInvalid
 from nonneg_vectors.search.vector_engine import Payload, Where, split_condition
+from nonneg_vectors.storage.bits import BitForm
 from nonneg_vectors.storage.embeddings import Embeddings
 
 __all__ = [
@@ -25,6 +28,7 @@ __all__ = [
     "opensearch",
     "pgvector",
     "pgvector_binary",
+    "pgvector_bit",
     "pgvector_points",
     "pgvector_without",
     "pinecone",
@@ -231,11 +235,14 @@ def opensearch(embeddings: Embeddings) -> list[dict[str, float]]:
     return elasticsearch(embeddings)
 
 
-def binary(embeddings: Embeddings) -> list[bytes]:
-    """Return one bit a dimension, set where the value is above zero, the first dimension in the highest bit."""
-    from nonneg_vectors.storage.packing import bits
+def binary(embeddings: Embeddings, form: BitForm) -> list[bytes]:
+    """Return the bits of whole vectors, the first in the highest bit: for a BINARY_VECTOR field of Milvus."""
+    return [row.tobytes() for row in form.pack(embeddings.numpy())]
 
-    return [row.tobytes() for row in bits(embeddings.numpy())]
+
+def pgvector_bit(embeddings: Embeddings, form: BitForm) -> list[str]:
+    """Return the bits of whole vectors as zeros and ones: text of a `bit(1280)` column."""
+    return ["".join(map(str, row)) for row in np.unpackbits(form.pack(embeddings.numpy()), axis=1, count=len(form))]
 
 
 def active(embeddings: Embeddings) -> list[list[int]]:

@@ -1,4 +1,4 @@
-"""Vectors as bytes: float32, float16, int8 or a bit a number; or sparse, in as few bytes as indices and values need."""
+"""Vectors as bytes: float32, float16 or int8; or sparse, in as few bytes as indices and values need."""
 
 import math
 from typing import Any, Literal, NamedTuple
@@ -10,7 +10,7 @@ from nonneg_core.arrays import Floats, Numbers
 from nonneg_core.errors import DataInvalid
 from nonneg_core.shortening import Vectors
 
-Encoding = Literal["float", "base64", "float16", "int8", "binary"]  # and compact, of indices and values: `compact`
+Encoding = Literal["float", "base64", "float16", "int8"]  # of one number; compact and binary are of whole vectors
 
 
 class Packed(NamedTuple):
@@ -26,9 +26,7 @@ def pack(z: Vectors, encoding: Encoding) -> Packed:
         return Packed(z.astype("<f4", copy=False))
     if encoding == "float16":
         return Packed(half(z))
-    if encoding == "int8":
-        return quantised(z)
-    return Packed(bits(z))
+    return quantised(z)
 
 
 def half(z: Vectors) -> NDArray[Any]:
@@ -44,11 +42,6 @@ def quantised(z: Vectors) -> Packed:
     scale = max(peak / 127, float(np.finfo(np.float32).tiny))
     numbers = np.clip(np.rint(z / scale), z > 0, 127)
     return Packed(numbers.astype(np.int8), scale)
-
-
-def bits(z: Vectors) -> NDArray[np.uint8]:
-    """Pack one bit a dimension, the first in the highest bit: set where the value is > 0 (>= 0 would set all)."""
-    return np.packbits(z > 0, axis=-1)
 
 
 # A sparse vector in as few bytes as its indices and values need: gaps in Rice's code, values in four bits.

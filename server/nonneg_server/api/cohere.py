@@ -16,7 +16,6 @@ from nonneg_server.pipeline.request_pipeline import Answer, reply, serve, writte
 from nonneg_server.requests.bodies import read_object
 from nonneg_server.requests.inputs import Incoming, Limits, content_from, each, image_from, text_from
 from nonneg_server.requests.parameters import Errors, Parameters, PositiveCount, from_json
-from nonneg_vectors.storage.packing import bits
 
 EmbeddingType = Literal["float", "int8", "uint8", "binary", "ubinary", "base64"]
 
@@ -99,7 +98,7 @@ def write(answer: Answer, kinds: list[EmbeddingType], request_id: str) -> bytes:
     body: dict[str, Any] = {
         "id": request_id,
         "response_type": "embeddings_by_type",
-        "embeddings": {kind: _typed(z, kind) for kind in kinds},
+        "embeddings": {kind: _bits(answer, kind) if "binary" in kind else _typed(z, kind) for kind in kinds},
         "texts": [],
         "meta": meta,
     }
@@ -122,9 +121,12 @@ def _typed(z: Vectors, kind: EmbeddingType) -> Any:
         return [text(row.astype("<f4")) for row in z]
     if kind == "int8":
         return np.rint(z * 127).astype(np.int8)
-    if kind == "uint8":
-        return np.rint(z * 255).astype(np.uint8)
-    packed = bits(z)
+    return np.rint(z * 255).astype(np.uint8)
+
+
+def _bits(answer: Answer, kind: EmbeddingType) -> Any:
+    """Return the first bits as bytes, with `binary` less 128; where an image has its error, as zeros have them."""
+    packed = answer.bits
     return packed if kind == "ubinary" else (packed.astype(np.int16) - 128).astype(np.int8)
 
 

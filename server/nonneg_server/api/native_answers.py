@@ -39,7 +39,9 @@ class Vector(Shape):
     values: NotRequired[EncodedVector]
     embedding: NotRequired[EncodedVector]
     scale: NotRequired[float]
-    packed: NotRequired[Annotated[str, Field(description="With encoding=compact: indices and values, in base64.")]]
+    packed: NotRequired[
+        Annotated[str, Field(description="With encoding=compact indices and values, with binary bits; base64.")]
+    ]
     nnz: Annotated[int, Field(description="Active dimensions.")]
     zero: Annotated[bool, Field(description="Whether nothing is left of it.")]
 
@@ -191,6 +193,7 @@ class ListedDimension(Shape):
     evidence: Evidence | None
     frequency: float
     expected_activation: float
+    variance: float
     details: str
 
 

@@ -127,6 +127,7 @@ def list_dimensions(bundle: Bundle, listing: Listing) -> dict[str, Any]:
                 **naming(names.get(j)),
                 "frequency": frequency[j],
                 "expected_activation": manifest.columns.expected_activation[j],
+                "variance": manifest.columns.variance[j],
                 "details": path_of(manifest, j),
             }
             for j in page

@@ -7,7 +7,7 @@ import base64
 import io
 import json
 from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import orjson
@@ -21,6 +21,7 @@ from nonneg_server.requests.parameters import Parameters
 from nonneg_vectors.storage.packing import pack, pack_sparse
 
 Wrap = Callable[[NDArray[Any]], Any]  # how an array is carried: as numbers, as base64, as bytes
+PACKED = ("compact", "binary")  # encodings that write a vector as one piece
 RowWriter = Callable[[Vectors, Parameters], Iterable[dict[str, Any]]]  # every vector of one length as an object
 
 
@@ -41,13 +42,13 @@ def record(answer: Answer, rows: RowWriter) -> dict[str, Any]:
 
 
 def check_objects(parameters: Parameters) -> None:
-    """Refuse the compact form of every number: it is of indices and values."""
-    if parameters.encoding == "compact" and parameters.format != "sparse":
+    """Refuse a format beside the encodings that have one of their own."""
+    if parameters.encoding in PACKED and parameters.format != "sparse":
         raise ParameterInvalid(
-            f"encoding=compact is of indices and values, not format={parameters.format}",
+            f"encoding={parameters.encoding} is answered as `packed`, not in format={parameters.format}",
             fix="omit format, or choose another encoding",
             field="encoding",
-            value="compact",
+            value=parameters.encoding,
         )
 
 
@@ -71,27 +72,32 @@ def head(answer: Answer) -> dict[str, Any]:
 def vector(z: Vectors, parameters: Parameters, wrap: Wrap) -> dict[str, Any]:
     """Return one vector: sorted, unique indices and their values, or every number, or both."""
     fields: dict[str, Any] = {}
-    scale = None
+    scale, encoding = None, parameters.encoding
+    if encoding == "compact" or encoding == "binary":
+        return one_piece(z, encoding, wrap)
     if parameters.format == "dense":
         nnz = int(np.count_nonzero(z > 0))  # counting booleans is three times faster
     else:
         (active,) = (z > 0).nonzero()  # and looking for true ones, too
         nnz = active.size
-        if parameters.encoding == "compact":
-            packed_bytes = np.frombuffer(pack_sparse(active, z[active], len(z)), np.uint8)
-            return {"packed": wrap(packed_bytes), "nnz": nnz, "zero": nnz == 0}
         fields["indices"] = wrap(active.astype("<i4"))
-        if parameters.encoding != "binary":  # there the indices say all
-            packed = pack(z[active], parameters.encoding)
-            fields["values"], scale = wrap(packed.numbers), packed.scale
-    if parameters.format != "sparse" and parameters.encoding != "compact":
-        packed = pack(z, parameters.encoding)
+        packed = pack(z[active], encoding)
+        fields["values"], scale = wrap(packed.numbers), packed.scale
+    if parameters.format != "sparse":
+        packed = pack(z, encoding)
         fields["embedding"], scale = wrap(packed.numbers), packed.scale
     if scale is not None:
         fields["scale"] = scale
     fields["nnz"] = nnz
     fields["zero"] = nnz == 0
     return fields
+
+
+def one_piece(z: Vectors, encoding: Literal["compact", "binary"], wrap: Wrap) -> dict[str, Any]:
+    """Return one vector as bytes: its bits, or its indices and values."""
+    (active,) = (z > 0).nonzero()
+    whole = np.packbits(z > 0) if encoding == "binary" else pack_sparse(active, z[active], len(z))
+    return {"packed": wrap(np.frombuffer(whole, np.uint8)), "nnz": active.size, "zero": active.size == 0}
 
 
 JSON = "application/json"
@@ -153,8 +159,10 @@ def write_npy(answer: Answer) -> bytes:
         raise error
     encoding = answer.parameters.encoding
     assert encoding != "compact"  # `check_npy` refused it
+    z = answer.vectors[0]
+    rows = np.packbits(z > 0, axis=1) if encoding == "binary" else pack(z, encoding).numbers
     buffer = io.BytesIO()
-    np.save(buffer, pack(answer.vectors[0], encoding).numbers, allow_pickle=False)
+    np.save(buffer, rows, allow_pickle=False)
     return buffer.getvalue()
 
 
@@ -196,15 +204,14 @@ def write_arrow(answer: Answer) -> bytes:
 def _schema(parameters: Parameters) -> Any:
     import pyarrow as pa
 
-    types = {"float16": pa.float16(), "int8": pa.int8(), "binary": pa.uint8()}
+    types = {"float16": pa.float16(), "int8": pa.int8()}
     numbers = types.get(parameters.encoding, pa.float32())
     fields = {"index": pa.int32(), "dimensions": pa.int32(), "nnz": pa.int32(), "zero": pa.bool_()}
-    if parameters.encoding == "compact":
+    if parameters.encoding in PACKED:
         fields["packed"] = pa.binary()
     elif parameters.format != "dense":
         fields["indices"] = pa.list_(pa.int32())
-        if parameters.encoding != "binary":
-            fields["values"] = pa.list_(numbers)
+        fields["values"] = pa.list_(numbers)
     if parameters.format != "sparse":
         fields["embedding"] = pa.list_(numbers)
     if parameters.encoding == "int8":
@@ -218,14 +225,14 @@ def _rows(answer: Answer) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = []
     for k, vectors in zip(answer.lengths, answer.vectors, strict=True):
         for i, z in zip(answer.positions, vectors, strict=True):
-            active = np.flatnonzero(z)
-            row = {"index": i, "dimensions": k, "nnz": active.size, "zero": active.size == 0}
-            if options.encoding == "compact":
-                rows.append({**row, "packed": pack_sparse(active, z[active], k)})
+            row = {"index": i, "dimensions": k}
+            if options.encoding == "compact" or options.encoding == "binary":
+                rows.append({**row, **one_piece(z, options.encoding, _raw)})
                 continue
+            active = np.flatnonzero(z)
             sparse, dense = pack(z[active], options.encoding), pack(z, options.encoding)
             numbers = {"values": sparse.numbers, "embedding": dense.numbers, "scale": dense.scale}
-            rows.append({**row, "indices": active, **numbers})
+            rows.append({**row, "nnz": active.size, "zero": active.size == 0, "indices": active, **numbers})
     for i, error in answer.errors.items():
         rows.append({"index": i, "error": {"type": error.type, "message": error.message, "fix": error.fix}})
     return sorted(rows, key=lambda row: row["index"])

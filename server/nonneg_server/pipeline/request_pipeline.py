@@ -10,6 +10,7 @@ from functools import partial
 from typing import NamedTuple, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -22,8 +23,10 @@ from nonneg_server.requests.bodies import serialized
 from nonneg_server.requests.inputs import Incoming, Link, ReadyImage
 from nonneg_server.requests.parameters import Parameters
 from nonneg_server.requests.vectors import check_size
+from nonneg_vectors.storage.bits import BitForm
 
 T = TypeVar("T")
+Number = TypeVar("Number", bound=np.generic)
 _OF_ITS_OWN = (*OF_AN_IMAGE, LinkFailed, ParameterInvalid)  # an image's own errors; any other fails the request
 
 
@@ -50,10 +53,11 @@ class Answer(NamedTuple):
     manifest: Manifest
     parameters: Parameters
     lengths: tuple[int, ...]
-    vectors: tuple[Vectors, ...]  # one (good, length) array a length
+    vectors: tuple[Vectors, ...]  # one (good, length) array a length; with encoding=binary of bits, 0 or 1
     positions: list[int]
     errors: dict[int, NonnegError]
     timing: Timing
+    whole: Vectors  # (good, D): as the encoder made them
 
     @property
     def images(self) -> int:
@@ -63,10 +67,20 @@ class Answer(NamedTuple):
     @property
     def rows(self) -> Vectors:
         """One vector an image, in order, at the first length: zeros where there is an error, so that widths agree."""
+        return self.placed(self.vectors[0])
+
+    @property
+    def bits(self) -> NDArray[np.uint8]:
+        """The bits of one vector an image, in order, the first `lengths[0]` at most: zeros where there is an error."""
+        form = bit_form(self.manifest)
+        return self.placed(form.first(min(self.lengths[0], len(form))).pack(self.whole))
+
+    def placed(self, rows: NDArray[Number]) -> NDArray[Number]:
+        """Return a row an image: zeros where there is an error."""
         if not self.errors:
-            return self.vectors[0]
-        z = np.zeros((self.images, self.lengths[0]), np.float32)  # (images, k)
-        z[self.positions] = self.vectors[0]
+            return rows
+        z = np.zeros((self.images, rows.shape[1]), rows.dtype)
+        z[self.positions] = rows
         return z
 
     @property
@@ -105,12 +119,39 @@ async def served(
 def lengths_of(parameters: Parameters, manifest: Manifest, width: int | None = None) -> tuple[int, ...]:
     """Check the lengths asked for, each within the vectors' width: the model's unless they were cut before."""
     lengths = parameters.dimensions if isinstance(parameters.dimensions, list) else [parameters.dimensions]
+    if parameters.encoding == "binary":
+        check_whole(parameters, width or manifest.dimensions, manifest)
+        width = len(bit_form(manifest))
     try:
         return tuple(check_dimensions(k, width or manifest.dimensions) for k in lengths)
     except ParameterInvalid as error:
         if error.limit == manifest.dimensions:
             error.fix = "; ".join([str(error.fix), *measured(manifest)])
         raise
+
+
+def check_whole(parameters: Parameters, width: int, manifest: Manifest) -> None:
+    """Refuse the bits of shortened vectors."""
+    if parameters.top_k is not None:
+        raise ParameterInvalid(
+            f"top_k={parameters.top_k} does not go with encoding=binary: bits are of whole vectors",
+            fix="omit top_k; dimensions= says how many bits to answer",
+            field="top_k",
+            value=parameters.top_k,
+        )
+    if width != manifest.dimensions:
+        raise ParameterInvalid(
+            f"vectors of {width} dimensions have no bits: those are of all {manifest.dimensions}",
+            fix="send whole vectors",
+            field="vectors",
+            value=width,
+            limit=manifest.dimensions,
+        )
+
+
+def bit_form(manifest: Manifest) -> BitForm:
+    """Return which columns of a model have a bit."""
+    return BitForm.of(manifest.columns.expected_activation, manifest.columns.variance)
 
 
 def measured(manifest: Manifest) -> list[str]:
@@ -188,8 +229,13 @@ def _timing(encoded: list[Encoded]) -> Timing:
 
 def shortened(manifest: Manifest, raw: EncodedBatch, parameters: Parameters, lengths: tuple[int, ...]) -> Answer:
     """Shorten the raw vectors to every length, by the one rule."""
-    vectors = tuple(shorten(raw.vectors, k, parameters.top_k, normalize=parameters.normalize) for k in lengths)
-    return Answer(manifest, parameters, lengths, vectors, raw.positions, raw.errors, raw.timing)
+    z = raw.vectors
+    if parameters.encoding == "binary":
+        above = (bit_form(manifest).centred(z) > 0).astype(np.float32)  # (good, bits)
+        vectors = tuple(above[:, :k] for k in lengths)
+    else:
+        vectors = tuple(shorten(z, k, parameters.top_k, normalize=parameters.normalize) for k in lengths)
+    return Answer(manifest, parameters, lengths, vectors, raw.positions, raw.errors, raw.timing, z)
 
 
 # An answer may be many times as large as its images: it has a price, too, and a large one is not made on the loop.

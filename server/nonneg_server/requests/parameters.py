@@ -43,8 +43,8 @@ class Parameters(BaseModel):
         Literal["float", "base64", "float16", "int8", "binary", "compact"],
         Field(
             description="float: JSON numbers, float32 elsewhere; base64: the same as little-endian float32 in base64; "
-            "float16, int8 (value = number * scale) and binary (a bit a dimension, set where > 0): base64 in JSON, "
-            "raw elsewhere; compact: indices and values together in about a byte an active dimension, as `packed`."
+            "float16 and int8 (value = number * scale): base64 in JSON, raw elsewhere. As `packed`: compact, indices "
+            "and values in about a byte an active dimension; binary, the model's 1,280 bits or the first `dimensions`."
         ),
     ] = "float"
     errors: Errors = "item"

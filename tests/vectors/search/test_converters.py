@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from nonneg_core.errors import ConfigInvalid, DataInvalid
-from nonneg_vectors import Embeddings
+from nonneg_vectors import BitForm, Embeddings
 from nonneg_vectors.search import converters
 
 Z = np.float32([[0, 0.5, 0, 0.25], [0, 0, 0, 0], [1, 0, 0, 0.1]])
@@ -63,8 +63,10 @@ def test_elasticsearch_and_opensearch_take_tokens_with_positive_weights(embeddin
         np.testing.assert_array_equal(dense([{int(t): w for t, w in row.items()} for row in rows]), Z)
 
 
-def test_bits_are_set_where_a_value_is_above_zero(embeddings):
-    assert converters.binary(embeddings) == [bytes([0b01010000]), bytes([0]), bytes([0b10010000])]
+def test_bits_are_bytes_or_zeros_and_ones(embeddings):
+    form = BitForm.of([0.5, 0.5, 0.5, 0.2], [0.1, 0.4, 0.3, 0.2])
+    assert converters.binary(embeddings, form) == [bytes([0b10100000]), bytes([0]), bytes([0b00010000])]
+    assert converters.pgvector_bit(embeddings, form) == ["1010", "0000", "0001"]
 
 
 def test_the_arguments_for_torch_are_compressed_rows(embeddings):
