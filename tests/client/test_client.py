@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from nonneg_client import AsyncClient, Client
+from nonneg_client import AsyncClient, Client, Encoder
 from nonneg_core.errors import (
     ConfigInvalid,
     ConnectionFailed,
@@ -284,6 +284,20 @@ def test_a_models_dimensions_are_listed_over_all_pages(client, server):
             return await other.dimensions(contains="tench")
 
     assert [item["name"] for item in asyncio.run(ask())] == ["tench"]
+
+
+def test_bits_have_one_form_by_a_server_and_in_this_process(client, server, expected):
+    async def ask():
+        async with AsyncClient(server) as other:
+            return await other.bit_form()
+
+    with Encoder() as encoder:
+        forms = [client.bit_form(), asyncio.run(ask()), encoder.bit_form()]
+    assert {len(form) for form in forms} == {1280}
+    first, *others = [form.pack(expected.numpy()) for form in forms]
+    assert first.shape == (len(expected), 160)
+    for packed in others:
+        np.testing.assert_array_equal(packed, first)
 
 
 def test_a_model_is_asked_for_by_its_name(client, server):

@@ -64,7 +64,7 @@ class BitForm:
                 value=z.shape[-1],
                 limit=self.dimensions,
             )
-        return np.asarray(unit(z)[..., self.columns] - self.means)  # (batch, bits)
+        return np.asarray(np.take(unit(z), self.columns, axis=-1) - self.means)  # (batch, bits)
 
     def pack(self, z: Vectors) -> Bits:
         """Return the bits of vectors, the first in the highest bit of the first byte: 160 bytes for 1,280."""

@@ -11,13 +11,18 @@ import httpx
 import numpy as np
 import pytest
 
+from nonneg_runtime.bundle.bundle_folder import Bundle
+from nonneg_server.pipeline.request_pipeline import bit_form
+
 Paint = Callable[[int], bytes]
 Uri = Callable[[int], str]
 BROKEN = b"\x89PNG\r\n\x1a\n and no more"
 BROKEN_URI = "data:image/png;base64," + base64.b64encode(BROKEN).decode()
 
 
-def test_cohere_answers_several_types_at_once(served: str, local: Any, png: Paint, png_uri: Uri) -> None:
+def test_cohere_answers_several_types_at_once(
+    served: str, bundle: Bundle, local: Any, png: Paint, png_uri: Uri
+) -> None:
     with httpx.Client() as http:
         answer = cohere.ClientV2(api_key="none", base_url=served, httpx_client=http).embed(
             model="tiny",
@@ -31,7 +36,7 @@ def test_cohere_answers_several_types_at_once(served: str, local: Any, png: Pain
     np.testing.assert_array_equal(np.float32(found.float_), z)
     np.testing.assert_array_equal(np.array(found.int8), np.rint(z * 127))
     np.testing.assert_array_equal(np.array(found.uint8), np.rint(z * 255))
-    bits = np.packbits(z > 0, axis=1)
+    bits = bit_form(bundle.manifest).first(20).pack(local(png(0), png(1)))
     np.testing.assert_array_equal(np.array(found.ubinary), bits)
     np.testing.assert_array_equal(np.array(found.binary), bits.astype(int) - 128)
 
@@ -64,7 +69,9 @@ def test_coheres_errors_are_messages(served: str, body: dict[str, Any], what: st
     assert what in answer.json()["message"]
 
 
-def test_with_cohere_one_bad_image_need_not_fail_the_others(served: str, local: Any, png: Paint, png_uri: Uri) -> None:
+def test_with_cohere_one_bad_image_need_not_fail_the_others(
+    served: str, bundle: Bundle, local: Any, png: Paint, png_uri: Uri
+) -> None:
     with httpx.Client() as http:
         answer = cohere.ClientV2(api_key="none", base_url=served, httpx_client=http).embed(
             model="tiny",
@@ -77,7 +84,7 @@ def test_with_cohere_one_bad_image_need_not_fail_the_others(served: str, local: 
     floats, bits = answer.embeddings.float_, answer.embeddings.ubinary
     assert (floats[1], bits[1]) == ([0.0] * len(floats[0]), [0] * len(bits[0]))
     np.testing.assert_allclose(np.float32([floats[0], floats[2]]), z, rtol=1e-6)
-    np.testing.assert_array_equal(np.array([bits[0], bits[2]]), np.packbits(z > 0, axis=1))
+    np.testing.assert_array_equal(np.array([bits[0], bits[2]]), bit_form(bundle.manifest).pack(z))
     (failed,) = answer.errors
     assert (failed["index"], failed["type"]) == (1, "image_unreadable")
     assert answer.meta.warnings[0].startswith("image 1: ")
