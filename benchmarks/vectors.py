@@ -121,13 +121,8 @@ def of_bits(bundle: Bundle, z: Vectors, labels: NDArray[np.str_], asked: Vectors
     for k in [k for k in BITS if k <= len(form)]:
         part = form.first(k)
         signs, asking = (np.unpackbits(part.pack(v), axis=1, count=k) * np.float32(2) - 1 for v in (z, asked))
-        ways = [
-            ("asked whole", part.centred(asked), None),
-            ("asked by bits", asking, None),
-            ("asked by bits, re-ranked", asking, z),
-        ]
-        for words, query, whole in ways:
-            report = retrieval(signs, labels, query, k=100, same=True, whole=whole)
+        for words, query in (("asked whole", part.centred(asked)), ("asked by bits", asking)):
+            report = retrieval(signs, labels, query, k=100, same=True)
             found.append(row(f"{k} bits, {words}", signs, report) | {"bytes": k // 8})
     return found
 

