@@ -13,7 +13,7 @@ With --gate, also the same vectors without what is below it in columns that were
 by whole ones. With --asked, the queries are of another form of the model than the stored vectors.
 With --dense, beside them dense vectors of the same bytes from the same backbone and the same statistics: the bundle's
 mean and covariance of the roots of pooled features, half whitened as the head's columns. They are stored with 8 or 4
-bits a number and a 2-byte scale a vector, or with a bit a number (1,024 components turned at random), and asked whole.
+bits a number and a 2-byte scale a vector, or with a bit a number (1,024 components turned at random, or 1,280), and asked whole.
 Prints a table a folder, then one JSON line.
 """
 
@@ -194,11 +194,11 @@ def dense(bundle: Bundle, photos: Photos, labels: NDArray[np.str_]) -> list[dict
         x = np.sqrt(np.array(collect(plain, photos, bundle.manifest.view, Path(place, "seen")).values))
     of = read_spread(bundle.path / SPREAD)
     p = ((x - of.mean) @ components(of, x.shape[1], EXPONENT)).astype(np.float32)
-    turned = p[:, : DENSE[1][0]] @ random_rotation(DENSE[1][0], 0)
+    turned = {n: p[:, :n] @ random_rotation(n, 0) for n in DENSE[1][:2]}
     found = []
     for bits, lengths in DENSE.items():
         for k in lengths:
-            asked = (turned if bits == 1 else p)[:, :k]
+            asked = (turned[max(k, DENSE[1][1])] if bits == 1 else p)[:, :k]
             stored = rounded(asked, bits)
             size = k * bits // 8 + (SCALE if bits > 1 else 0)
             each = row(f"dense {k}, {bits} bits", stored, retrieval(stored, labels, asked, k=100, same=True))

@@ -72,12 +72,12 @@ class BitForm:
 
     def scores(self, z: Vectors, packed: Bits) -> Floats:
         """Return the cosine of each vector that asks, as it weighs the bits, and each vector of bits as +1 and -1."""
-        asked = unit(self.centred(z))  # (asked, bits)
-        found = np.empty((len(asked), len(packed)), np.float32)
+        weights = unit(self.centred(z))  # (queries, bits)
+        cosines = np.empty((len(weights), len(packed)), np.float32)
         for start in range(0, len(packed), BLOCK):
             signs = np.unpackbits(packed[start : start + BLOCK], axis=-1, count=len(self)).astype(np.float32) * 2 - 1
-            found[:, start : start + BLOCK] = asked @ signs.T
-        return found / np.float32(np.sqrt(len(self)))
+            cosines[:, start : start + BLOCK] = weights @ signs.T
+        return cosines / np.float32(np.sqrt(len(self)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,7 +101,7 @@ class BitVectors:
     def nearest(self, queries: Embeddings, k: int) -> tuple[Numbers, Floats]:
         """Return the numbers and scores of the k nearest to each whole vector that asks, the nearest first."""
         self.made_of.same_model(queries)
-        scores = self.form.scores(queries.numpy(), self.packed)  # (asked, batch)
+        scores = self.form.scores(queries.numpy(), self.packed)  # (queries, batch)
         order = np.argsort(-scores, axis=1, kind="stable")[:, :k]
         return order, np.take_along_axis(scores, order, axis=1)
 
