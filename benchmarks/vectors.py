@@ -13,7 +13,8 @@ With --gate, also the same vectors without what is below it in columns that were
 by whole ones. With --asked, the queries are of another form of the model than the stored vectors.
 With --dense, beside them dense vectors of the same bytes from the same backbone and the same statistics: the bundle's
 mean and covariance of the roots of pooled features, half whitened as the head's columns. They are stored with 8 or 4
-bits a number and a 2-byte scale a vector, or with a bit a number (1,024 components turned at random, or 1,280), and asked whole.
+bits a number and a 2-byte scale a vector, or with a bit a number (1,024 or 1,280 components, turned at random), and
+asked whole.
 Prints a table a folder, then one JSON line.
 """
 
