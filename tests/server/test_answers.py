@@ -153,6 +153,7 @@ def test_bits_of_cut_vectors_and_more_than_there_are_are_refused(
     with pytest.raises(ParameterInvalid) as refused:
         shortened(bundle.manifest, raw(), Parameters(encoding="binary", **wanted))
     assert refused.value.field == field
+    assert "bits" in str(refused.value.fix)
 
 
 @pytest.mark.anyio

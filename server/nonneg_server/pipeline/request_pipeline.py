@@ -125,7 +125,9 @@ def lengths_of(parameters: Parameters, manifest: Manifest, width: int | None = N
     try:
         return tuple(check_dimensions(k, width or manifest.dimensions) for k in lengths)
     except ParameterInvalid as error:
-        if error.limit == manifest.dimensions:
+        if parameters.encoding == "binary":
+            error.fix = f"{error.fix}: with encoding=binary dimensions= counts bits"
+        elif error.limit == manifest.dimensions:
             error.fix = "; ".join([str(error.fix), *measured(manifest)])
         raise
 
