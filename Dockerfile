@@ -19,7 +19,7 @@ ENV PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1
 COPY deploy/image-${EXTRA}.txt deploy/image-build.txt ./deploy/
 RUN /opt/nonneg/bin/pip install --require-hashes -r deploy/image-${EXTRA}.txt \
     && /opt/build/bin/pip install --require-hashes -r deploy/image-build.txt
-COPY pyproject.toml constraints.txt README.md LICENSE NOTICE ./
+COPY pyproject.toml constraints.txt README.md LICENSE NOTICE MATERIALS.md ./
 COPY client client
 COPY training training
 COPY export export

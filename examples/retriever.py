@@ -1,39 +1,38 @@
-"""A retriever as LangChain and LlamaIndex know them, without either: `retriever.py INDEX QUERY`.
+"""A LangChain retriever over an index: `retriever.py INDEX QUERY`.
 
-`invoke(photo)` gives documents with `page_content` and `metadata`. Where LangChain is installed, derive the class from
-`langchain_core.retrievers.BaseRetriever` and call `find` in `_get_relevant_documents`; in LlamaIndex derive it from
-`BaseRetriever` and call it in `_retrieve`. Needs a server and the extra `search`.
+Needs a server, langchain-core and the extra `search`.
+A query is a sentence, the path of a photo or an expression, as in `nonneg search`. The index is opened once. For
+LlamaIndex, derive from its `BaseRetriever` and make a `NodeWithScore` of each hit in `_retrieve`.
 """
 
 import sys
-from dataclasses import dataclass, field
 from typing import Any
+
+from langchain_core.callbacks import CallbackManagerForRetrieverRun
+from langchain_core.documents import Document
+from langchain_core.retrievers import BaseRetriever
+from pydantic import PrivateAttr
 
 from nonneg_client import Client
 from nonneg_client.search import Index
 
 
-@dataclass
-class Document:
-    """What is handed on: for a chain that sees, the path of the photo; its fields beside it."""
+class PhotoRetriever(BaseRetriever):
+    """Photos of an index that a sentence describes, or that are like a photo; `match` says which lie above chance."""
 
-    page_content: str
-    metadata: dict[str, Any] = field(default_factory=dict)
+    index: str
+    k: int = 4
+    where: dict[str, Any] | None = None
+    _client: Client = PrivateAttr(default_factory=Client)
+    _opened: Index | None = PrivateAttr(default=None)
 
-
-class PhotoRetriever:
-    """Photos of an index that are like a photo."""
-
-    def __init__(self, index: str, *, k: int = 4, where: dict[str, Any] | None = None) -> None:
-        self.index, self.k, self.where = index, k, where
-
-    def invoke(self, query: str) -> list[Document]:
-        with Client() as client, Index.open(self.index) as index:
-            vector = client.embed(query).shorten(index.description.dimensions)
-            hits = index.search(vector, k=self.k, where=self.where)
-            return [Document(hit.id, {**hit.payload, "score": hit.score}) for hit in hits]
+    def _get_relevant_documents(self, query: str, *, run_manager: CallbackManagerForRetrieverRun) -> list[Document]:
+        """Return a document for each hit: its path, with its fields and score."""
+        self._opened = self._opened or Index.open(self.index)
+        hits = self._opened.search(query, k=self.k, through=self._client, where=self.where)
+        return [Document(page_content=hit.id, metadata={**hit.payload, "match": hit.match}) for hit in hits]
 
 
 if __name__ == "__main__":
-    for document in PhotoRetriever(sys.argv[1]).invoke(sys.argv[2]):
+    for document in PhotoRetriever(index=sys.argv[1]).invoke(sys.argv[2]):
         print(document.page_content, document.metadata)

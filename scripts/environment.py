@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Make a virtual environment with nonneg in it, once, and print where it is.
 
-    environment.py NAME [--extras server,export] [--group dev]
+    environment.py NAME [--extras server,export] [--group dev,nightly]
 
 The environment is NAME in the checkout, or in the user's cache where the checkout cannot be written. It is made again
 when the dependencies in pyproject.toml, constraints.txt, the extras or the Python change, and found ready otherwise.
@@ -102,10 +102,10 @@ def outside(env: Path) -> str:
 
 
 def requirements(group: str) -> list[str]:
-    """A dependency group of pyproject.toml; pip itself reads them only since 25.1."""
+    """Dependency groups of pyproject.toml, joined by commas; pip itself reads them only since 25.1."""
     with (ROOT / "pyproject.toml").open("rb") as file:
-        found: list[str] = tomllib.load(file)["dependency-groups"][group]
-    return found
+        groups = tomllib.load(file)["dependency-groups"]
+    return [package for name in group.split(",") for package in groups[name]]
 
 
 def run(command: list[str]) -> None:

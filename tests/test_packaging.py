@@ -81,7 +81,28 @@ def test_it_holds_both_models_with_all_their_forms_within_their_size(wheel: zipf
 
 def test_it_carries_licence_and_notice(wheel: zipfile.ZipFile) -> None:
     names = {name.split("dist-info/")[-1] for name in wheel.namelist()}
-    assert {"licenses/LICENSE", "licenses/NOTICE", "entry_points.txt"} <= names
+    assert {"licenses/LICENSE", "licenses/NOTICE", "licenses/MATERIALS.md", "entry_points.txt"} <= names
+
+
+def test_the_bill_of_materials_names_every_file_of_the_models(wheel: zipfile.ZipFile) -> None:
+    table = set(re.findall(r"`([\w*-]+/[\w.]+)`", (ROOT / "MATERIALS.md").read_text()))
+    for name in wheel.namelist():
+        if name.startswith(MODELS):
+            folder, file = name.split("/")[-2:]
+            assert {f"{folder}/{file}", f"*/{file}"} & table, name
+
+
+def test_all_that_names_the_release_names_the_same(wheel: zipfile.ZipFile) -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert f"\nversion: {project['version']}\n" in (ROOT / "CITATION.cff").read_text()
+    assert f"release {project['version']}," in (ROOT / "MATERIALS.md").read_text()
+    assert f"## {project['version']}" in (ROOT / "CHANGELOG.md").read_text()
+    images = [
+        tag
+        for file in (ROOT / "deploy").rglob("*.yaml")
+        for tag in re.findall(r"image: nonneg:(\S+)", file.read_text())
+    ]
+    assert set(images) == {project["version"]}
 
 
 def test_the_light_install_brings_neither_torch_nor_onnx_nor_a_server(wheel: zipfile.ZipFile) -> None:
