@@ -373,6 +373,26 @@ def test_an_answer_that_dribbles_ends_with_the_time(embed, dribbling, head, piec
 
 
 @both
+def test_a_request_that_is_taken_by_the_byte_ends_with_ten_times_the_time(embed):
+    stop = threading.Event()
+
+    def take(listening):
+        connection, _ = listening.accept()
+        with connection, contextlib.suppress(OSError):
+            while not stop.wait(0.05):
+                connection.recv(2**15)
+
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2**16)
+        threading.Thread(target=take, args=(listening,), daemon=True).start()
+        began = time.monotonic()
+        with pytest.raises(DeadlineExceeded, match=r"within 0\.3 s"):
+            embed(f"http://127.0.0.1:{listening.getsockname()[1]}", [bytes(2**26)], timeout=0.3, retries=0)
+        assert 2.5 < time.monotonic() - began < 20
+        stop.set()
+
+
+@both
 def test_an_answer_that_is_too_large_is_not_gathered(embed, dribbling):
     endless = OK + b"Content-Length: 999999999999\r\n\r\n"
     with pytest.raises(ResponseInvalid, match="larger than 67108864 bytes"):
