@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
+import json
 import os
 import signal
 import socket
@@ -428,9 +429,13 @@ def test_no_message_of_a_server_and_no_name_of_a_file_reaches_the_terminal_as_a_
     (tmp_path / "photos").mkdir()
     (tmp_path / "photos" / "\x1b]0;PWNED\x07.jpg").write_text("bad")
     (tmp_path / "photos" / "0.jpg").write_text("0")
+    (tmp_path / "photos" / "\x9b31m.jpg").write_text("1")
     command = [sys.executable, "-m", "nonneg_cli", "embed", str(tmp_path / "photos"), "--url", faulty.url]
     failed = subprocess.run([*command, "-o", str(tmp_path / "x.npz")], capture_output=True, check=False)
     assert b"PWNED" in failed.stderr
+    lines = subprocess.run([*command, "--batch-size", "1"], capture_output=True, check=False).stdout.decode()
+    assert "\x9b" not in lines
+    assert "\x9b31m.jpg" in [json.loads(line)["id"].rpartition("/")[2] for line in lines.splitlines()]
     faulty.plan = [("garbage", b"\x1b]0;PWNED\x07")] * 9
     message = subprocess.run(command, capture_output=True, check=False, env={**os.environ, "NONNEG_RETRIES": "0"})
     for said in (failed.stdout + failed.stderr, message.stdout + message.stderr):
