@@ -28,7 +28,7 @@ LINGER = 1.0  # seconds in which what a client still sends is thrown away, so th
 class _LastAnswer:
     """The transport of a request's cycle, which closes it behind an answer that is the connection's last."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: "Connection") -> None:
         self.write = connection.transport.write
         self.close = connection.hang_up
 
