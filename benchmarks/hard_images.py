@@ -15,6 +15,7 @@ from PIL import Image, ImageCms
 
 from nonneg_core.errors import NonnegError
 from nonneg_core.pixels.identify import identify
+from nonneg_core.pixels.pricing.of_jpeg import MAX_VISITS
 from nonneg_core.pixels.pricing.price import MAX_PARTS
 
 Make = Callable[[int], bytes]  # about so many pixels
@@ -70,7 +71,7 @@ def refined(pixels: int) -> bytes:
     head += segment(0xC2, struct.pack(">BHHB", 8, side, side, 1) + b"\1\x11\0")
     head += segment(0xC4, b"\0\1" + b"\0" * 15 + b"\0") + segment(0xC4, b"\x10\0\2" + b"\0" * 14 + b"\xe0\0")
     head += segment(0xDA, b"\1\1\0\0\0\0") + b"\0" * (blocks // 8) + segment(0xDA, b"\1\1\0\1\x3f\1") + nothing
-    return head + (segment(0xDA, b"\1\1\0\1\x3f\x10") + nothing) * (90_000_000 // blocks - 2) + b"\xff\xd9"
+    return head + (segment(0xDA, b"\1\1\0\1\x3f\x10") + nothing) * (MAX_VISITS * 9 // 10 // blocks - 2) + b"\xff\xd9"
 
 
 def jpeg_with(between: Callable[[], bytes]) -> Make:

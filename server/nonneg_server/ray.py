@@ -8,6 +8,7 @@ metrics are the same.
 Settings are those of the environment, NONNEG_..., where the application is started; they travel to every replica.
 """
 
+import asyncio
 import os
 from importlib import import_module
 from typing import Any
@@ -16,7 +17,8 @@ from fastapi import FastAPI
 
 from nonneg_core.errors import NonnegError
 from nonneg_core.terminal.installing import needing
-from nonneg_server.models.served_models import check_alive
+from nonneg_server.engine.canary import Canaries
+from nonneg_server.models.served_models import check_alive, check_canaries
 from nonneg_server.observation.logs import configure
 from nonneg_server.startup.app import create_app
 from nonneg_server.startup.serve_command import repository_of
@@ -45,6 +47,25 @@ def settings_of_a_replica() -> Settings:
     return read_settings(host="0.0.0.0", **threads)
 
 
+class Replica:
+    """What Ray keeps of the application's process, and asks for its health every ten seconds."""
+
+    app: FastAPI  # which serve.ingress keeps
+
+    def __init__(self) -> None:
+        self.canaries = Canaries()
+
+    async def check_health(self) -> None:
+        """Send a canary if it is time; fail where /livez fails or a canary was answered wrong."""
+        registry = self.app.state.registry
+        try:
+            check_alive(self.app.state)
+            check_canaries(registry)
+        except NonnegError as error:
+            raise RuntimeError(str(error)) from None
+        self.canaries.look(asyncio.get_running_loop().time(), registry.all())
+
+
 def deployed() -> Any:
     """Return the deployment, ready to be run."""
     with needing("Ray Serve", package="ray[serve]"):
@@ -52,16 +73,6 @@ def deployed() -> Any:
     settings = settings_of_a_replica()
     threads = settings.threads or 1
     known = {variable(name) for name in Settings.model_fields}
-
-    class Nonneg:
-        app: FastAPI  # which serve.ingress keeps
-
-        def check_health(self) -> None:
-            """Fail where /livez fails, so that Ray replaces the replica."""
-            try:
-                check_alive(self.app.state)
-            except NonnegError as error:
-                raise RuntimeError(str(error)) from None
 
     made = serve.deployment(
         name="nonneg",
@@ -74,7 +85,7 @@ def deployed() -> Any:
                 "env_vars": {name: value for name, value in os.environ.items() if name in known},
             },
         },
-    )(serve.ingress(application)(Nonneg))
+    )(serve.ingress(application)(Replica))
     return made.bind()
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
+import json
 import os
 import signal
 import socket
@@ -373,6 +374,26 @@ def test_an_answer_that_dribbles_ends_with_the_time(embed, dribbling, head, piec
 
 
 @both
+def test_a_request_that_is_taken_by_the_byte_ends_with_ten_times_the_time(embed):
+    stop = threading.Event()
+
+    def take(listening):
+        connection, _ = listening.accept()
+        with connection, contextlib.suppress(OSError):
+            while not stop.wait(0.05):
+                connection.recv(2**15)
+
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2**16)
+        threading.Thread(target=take, args=(listening,), daemon=True).start()
+        began = time.monotonic()
+        with pytest.raises(DeadlineExceeded, match=r"within 0\.3 s"):
+            embed(f"http://127.0.0.1:{listening.getsockname()[1]}", [bytes(2**26)], timeout=0.3, retries=0)
+        assert 2.5 < time.monotonic() - began < 20
+        stop.set()
+
+
+@both
 def test_an_answer_that_is_too_large_is_not_gathered(embed, dribbling):
     endless = OK + b"Content-Length: 999999999999\r\n\r\n"
     with pytest.raises(ResponseInvalid, match="larger than 67108864 bytes"):
@@ -408,9 +429,13 @@ def test_no_message_of_a_server_and_no_name_of_a_file_reaches_the_terminal_as_a_
     (tmp_path / "photos").mkdir()
     (tmp_path / "photos" / "\x1b]0;PWNED\x07.jpg").write_text("bad")
     (tmp_path / "photos" / "0.jpg").write_text("0")
+    (tmp_path / "photos" / "\x9b31m.jpg").write_text("1")
     command = [sys.executable, "-m", "nonneg_cli", "embed", str(tmp_path / "photos"), "--url", faulty.url]
     failed = subprocess.run([*command, "-o", str(tmp_path / "x.npz")], capture_output=True, check=False)
     assert b"PWNED" in failed.stderr
+    lines = subprocess.run([*command, "--batch-size", "1"], capture_output=True, check=False).stdout.decode()
+    assert "\x9b" not in lines
+    assert "\x9b31m.jpg" in [json.loads(line)["id"].rpartition("/")[2] for line in lines.splitlines()]
     faulty.plan = [("garbage", b"\x1b]0;PWNED\x07")] * 9
     message = subprocess.run(command, capture_output=True, check=False, env={**os.environ, "NONNEG_RETRIES": "0"})
     for said in (failed.stdout + failed.stderr, message.stdout + message.stderr):

@@ -64,6 +64,7 @@ def test_a_request_in_a_body_is_not_answered(served: str, name: str, pieces: int
     top, body = HEADS[name], HIDDEN
     if b"chunked" in top:
         body = b"%x\r\n%s\r\n0\r\n\r\n" % (len(HIDDEN), HIDDEN)
+    body += head("GET /readyz HTTP/1.1", "Connection: close")  # if the connection goes on, it ends here
     with connected(served) as connection:
         if pieces == 1:
             connection.sendall(top + body)
@@ -73,7 +74,6 @@ def test_a_request_in_a_body_is_not_answered(served: str, name: str, pieces: int
                 other.sendall(head("GET /livez HTTP/1.1", "Connection: close"))
                 assert answers(other)
             connection.sendall(body)
-        connection.sendall(head("GET /readyz HTTP/1.1", "Connection: close"))  # if the connection goes on, it ends here
         first, *after = final(answers(connection))
     assert b"nonneg_requests" not in first
     assert [b'"ready"' in answer for answer in after] in ([], [True])
@@ -101,3 +101,13 @@ def test_connect_is_refused_by_name_and_the_connection_ends(served: str) -> None
         (found,) = answers(connection)
     assert found.startswith(b"HTTP/1.1 405 ")
     assert b"not a proxy" in found
+
+
+@pytest.mark.parametrize("line", ["POST /embed HTTP/1.0", "POST /embed HTTP/1.1\r\nConnection: close"])
+def test_a_client_that_sends_too_much_reads_why_on_a_connection_that_ends(served: str, line: str) -> None:
+    with connected(served) as connection:
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 2**21)  # it all leaves, however slow this process is
+        connection.sendall(head(line, f"Content-Length: {10**10}") + bytes(2**20))
+        (answer,) = answers(connection)
+    assert answer.startswith(b"HTTP/1.1 413 ")
+    assert b"max_body" in answer

@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 import httpx
 import pytest
 
+from nonneg_core.pixels.decoder_process import LONGEST
 from nonneg_core.pixels.pricing.price import MAX_SECONDS
 from nonneg_runtime.bundle.bundle_folder import Bundle
 
@@ -137,7 +138,7 @@ def test_an_image_that_holds_up_its_decoder_is_refused_and_the_server_goes_on(
             refused = httpx.post(f"{address}/embed", content=held(), timeout=120)
             error = refused.json()["error"]
             assert (refused.status_code, error["type"], error["field"]) == (413, "image_too_large", "seconds")
-            assert error["limit"] == MAX_SECONDS
+            assert error["limit"] in (MAX_SECONDS, LONGEST)  # the latter where other work has the cores
             assert httpx.post(f"{address}/embed", content=png(0), timeout=60).status_code == 200
             assert httpx.get(f"{address}/livez").status_code == 200
         assert process.poll() is None

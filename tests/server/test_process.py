@@ -272,7 +272,11 @@ def test_a_stop_while_the_session_for_lone_images_opens_is_clean(start: Callable
         assert process.stderr.read() == ""
 
 
-DYING = """
+LAST_WORDS = """
+from nonneg_server.startup import server_process
+server_process.AFTER_FAILURE, server_process.GONE = 3.0, 6.0  # time to be asked, where other work has the cores
+"""
+DYING = f"""{LAST_WORDS}
 import signal, sys
 from nonneg_cli.table import main
 from nonneg_server.startup import serve_command
@@ -316,7 +320,7 @@ def last_words(address: str, reason: str) -> set[tuple[int, str]]:
             time.sleep(0.02)
 
 
-FAILING = """
+FAILING = f"""{LAST_WORDS}
 import signal
 from nonneg_cli.table import main
 from nonneg_runtime.inference.onnx_session import Session

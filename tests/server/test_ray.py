@@ -20,6 +20,7 @@ from fastapi import FastAPI
 
 from nonneg_client import Encoder
 from nonneg_server import ray
+from nonneg_server.engine import canary
 from nonneg_server.startup.server_settings import Settings
 
 
@@ -59,6 +60,23 @@ async def test_a_replica_answers_as_the_server_does(replica: FastAPI, photos: Pa
     assert (answer.status_code, answer.json()["model"]) == (200, "photo-fast")
     assert (broken.status_code, broken.json()["error"]["type"]) == (415, "image_unsupported")
     assert studio.status_code == 404  # who may reach the proxy is not known here
+
+
+@pytest.mark.anyio
+async def test_a_replica_sends_the_canary_and_is_unhealthy_once_it_is_answered_wrong(
+    replica: FastAPI, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(canary, "INTERVAL", 0.0)
+    asked = ray.Replica()
+    asked.app = replica
+    (engine,) = replica.state.registry.all()
+    await asked.check_health()
+    assert asked.canaries._task is not None
+    await asked.canaries._task
+    assert engine.canary.cosine >= engine.canary.bound
+    engine.canary.note(np.ones(engine.bundle.manifest.dimensions, np.float32))
+    with pytest.raises(RuntimeError, match="a picture that it knows"):
+        await asked.check_health()
 
 
 def test_a_replica_takes_one_thread_unless_it_is_told_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:

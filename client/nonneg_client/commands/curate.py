@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from nonneg_client.commands.embedder_options import DEFAULT_BUNDLE
-from nonneg_core.terminal.tables import printable
+from nonneg_core.terminal.tables import json_line, printable, table
 
 if TYPE_CHECKING:
     from nonneg_vectors.curation.collection import Collection, Section
@@ -138,7 +137,7 @@ def print_json(index: Path, sections: list[Section]) -> None:
     """Print the sections as one JSON object."""
     from nonneg_vectors.curation.collection import as_json
 
-    click.echo(json.dumps({"index": str(index), "sections": as_json(sections)}, ensure_ascii=False))
+    click.echo(json_line({"index": str(index), "sections": as_json(sections)}))
 
 
 def print_names(sections: list[Section], action: str, *, null: bool) -> None:
@@ -201,18 +200,16 @@ def _look_at_labels(collection: Collection, options: CurationOptions) -> None:
     if parts and (_typed("only") or _typed("labels")):
         check_labels(collection, options)
     elif parts and (why := why_unlabelled(collection, options.labels)):
-        click.echo(f"{', '.join(parts)} are left out: {why} (--labels FIELD names those that are)", err=True)
+        click.echo(printable(f"{', '.join(parts)} are left out: {why} (--labels FIELD names those that are)"), err=True)
 
 
 def show(sections: list[Section]) -> None:
     """Print the sections as tables: of each the first groups, of each group the first photos."""
-    from nonneg_core.terminal.tables import table
-
     for section in sections:
-        click.echo(click.style(section.title, bold=True) + f": {_size(section)}")
+        click.echo(click.style(printable(section.title), bold=True) + f": {_size(section)}")
         click.echo(section.how)
         for note in section.notes:
-            click.echo(note)
+            click.echo(printable(note))
         if section.rows:
             click.echo(table(section.columns, section.rows[: GROUPS * PHOTOS]))
         elif section.groups:

@@ -1,13 +1,12 @@
 """`nonneg diff`: two collections of photos -> the dimensions that distinguish them, with what is sure about each."""
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from nonneg_client.commands.embedder_options import DEFAULT_BUNDLE, EmbedderOptions, embeds
-from nonneg_core.terminal.tables import printable
+from nonneg_core.terminal.tables import json_line, printable
 
 if TYPE_CHECKING:
     from nonneg_vectors.curation.collection import Collection, Section
@@ -67,7 +66,7 @@ def diff(
 
         write_page(html, f"{a} and {b}", [section], other, one)
     if as_json:
-        click.echo(json.dumps({"a": str(a), "b": str(b), **for_programs([section])[0]}, ensure_ascii=False))
+        click.echo(json_line({"a": str(a), "b": str(b), **for_programs([section])[0]}))
     else:
         show(section)
 
@@ -89,19 +88,17 @@ def collection_of(path: Path, through: EmbedderOptions) -> "Collection":
 
 def show(section: "Section") -> None:
     """Print the differences in words, a line each."""
-    click.echo(f"{section.title}: {len(section.rows)} dimensions")
+    click.echo(f"{printable(section.title)}: {len(section.rows)} dimensions")
     click.echo(section.how)
     for note in section.notes:
-        click.echo(note)
+        click.echo(printable(note))
     for side, head in (("B", "more in B"), ("A", "less in B")):
         pairs = [(row, group) for row, group in zip(section.rows, section.groups, strict=True) if row[2] == side]
         if pairs:
             click.echo(f"\n{head}:")
         for row, group in pairs[:SHOWN]:
             effect, low, high, q = row[-4:]
-            example = group.findings[0].image if group.findings else "-"
-            click.echo(
-                f"  {group.title}; effect {effect:+.2f} [{low:+.2f} {high:+.2f}], q {q:.1g}; {printable(example)}"
-            )
+            first = group.findings[0].image if group.findings else "-"
+            click.echo(printable(f"  {group.title}; effect {effect:+.2f} [{low:+.2f} {high:+.2f}], q {q:.1g}; {first}"))
         if len(pairs) > SHOWN:
             click.echo(f"  … and {len(pairs) - SHOWN} more: --csv, --json and --html have all")

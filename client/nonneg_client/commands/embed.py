@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -12,7 +11,7 @@ import click
 
 from nonneg_client.commands.embed_data_set import BulkRun, DataSetOptions, for_data_sets, into_target, report_dry_run
 from nonneg_client.commands.embedder_options import EmbedderOptions, embeds, served_model
-from nonneg_core.terminal.tables import printable
+from nonneg_core.terminal.tables import json_line, printable
 
 if TYPE_CHECKING:
     from nonneg_client.bulk.file_run import Kind
@@ -156,7 +155,7 @@ def print_lines(client: Embedder, names: Iterator[str], options: Options, downsc
                 "indices": result.indices.tolist(),
                 "values": [float(f"{value:.7g}") for value in result.values],
             }
-            click.echo(json.dumps(line, ensure_ascii=False))
+            click.echo(json_line(line))
     return failed
 
 

@@ -148,7 +148,7 @@ def of_these(embeddings: Embeddings, data: Labelled, source: Path) -> Embeddings
         )
     absent = names.keys() - ids
     if absent:
-        click.echo(f"{len(absent)} images are not in {source}, such as {min(absent)}", err=True)
+        click.echo(printable(f"{len(absent)} images are not in {source}, such as {min(absent)}"), err=True)
     vectors = embeddings if len(rows) == len(embeddings) else embeddings[rows]
     return vectors.named(tuple(names[name] for name in vectors.ids or ()))
 

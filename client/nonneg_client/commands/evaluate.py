@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from nonneg_client.commands.embedder_options import EmbedderOptions, embeds, read_lengths
+from nonneg_core.terminal.tables import json_line, printable, table
 
 if TYPE_CHECKING:
     from nonneg_vectors.evaluation.labelled_images import Labelled
@@ -207,17 +207,15 @@ def show(
     as_json: bool,
 ) -> None:
     """Print what was measured, for programs or for people."""
-    from nonneg_core.terminal.tables import table
-
     if as_json:
-        click.echo(json.dumps(summary(data, embeddings, labelled, rows, records), ensure_ascii=False))
+        click.echo(json_line(summary(data, embeddings, labelled, rows, records)))
         return
     several = len({row.selection for row in rows}) > 1
     metrics = list(dict.fromkeys(name for record in records for name in record if name not in _HIDDEN))
     asking = "each image asks for the others of its label" if labelled.asks is None else "queries ask the gallery"
     click.echo(
         f"{data}: {len(embeddings)} images of {len(set(labelled.labels_of(embeddings.ids)))} labels, model "
-        f"{embeddings.model} ({embeddings.fingerprint[:8]}); {asking}"
+        f"{printable(embeddings.model)} ({embeddings.fingerprint[:8]}); {asking}"
     )
     lines: list[list[Any]] = [
         [*([row.selection] if several else []), str(row.length), *(_cell(r, m) for m in metrics), round(row.bytes)]

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from nonneg_client.commands.embedder_options import OF_LABELS, EmbedderOptions, refuse_options
-from nonneg_core.terminal.tables import printable
+from nonneg_core.terminal.tables import json_line, printable, table
 
 if TYPE_CHECKING:
     from nonneg_client.embedder import Embedder
@@ -44,7 +43,7 @@ def evaluate_captions(
         about = {"data": str(path), "model": images.model, "fingerprint": images.fingerprint}
         counts = {"images": len(images), "captions": len(texts), "pairs": len(of.image)}
         skipped = [{"id": failure.id, "error": failure.error.body()} for failure in failures]
-        click.echo(json.dumps({**about, **counts, "skipped": skipped, "rows": records}, ensure_ascii=False))
+        click.echo(json_line({**about, **counts, "skipped": skipped, "rows": records}))
         return
     show(path, images, texts, rows, records)
 
@@ -98,8 +97,6 @@ def show(
     path: Path, images: Embeddings, texts: Embeddings, rows: list[CaptionResult], records: list[dict[str, Any]]
 ) -> None:
     """Print what was measured, for people."""
-    from nonneg_core.terminal.tables import table
-
     hidden = {"dimensions", "top_k", "asked", "intervals", "image nnz", "text nnz"}
     metrics = [name for name in records[0] if name not in hidden]
     click.echo(

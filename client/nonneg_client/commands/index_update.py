@@ -165,7 +165,7 @@ class IndexUpdate:
             click.echo(
                 f"{self.out}: {len(index)} images, {description.dimensions} dimensions, "
                 + (f"{description.kept} values kept of each, " if description.kept else "")
-                + f"model {description.model} "
+                + f"model {printable(description.model)} "
                 f"({description.fingerprint[:8]}); {', '.join(counts)}"
             )
 

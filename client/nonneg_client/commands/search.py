@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from dataclasses import asdict
 from pathlib import Path
@@ -17,6 +16,7 @@ from nonneg_client.commands.embedder_options import (
     refuse_options,
     served_model,
 )
+from nonneg_core.terminal.tables import Cell, json_line, printable, table
 
 if TYPE_CHECKING:
     from nonneg_client.commands.queries import SearchOptions
@@ -167,7 +167,7 @@ def explain(opened: Index, where: dict[str, Any], *, matches_only: bool) -> None
 
     payloads = opened.engine.payloads().values() if where else ()
     if where and not any(holds(payload, where) for payload in payloads):
-        click.echo(f"no hit: {explain_none(payloads, where, opened.description.fields)}", err=True)
+        click.echo(printable(f"no hit: {explain_none(payloads, where, opened.description.fields)}"), err=True)
     elif matches_only:
         click.echo("no match: every photo scores as random ones may; without --matches-only they are listed", err=True)
 
@@ -175,12 +175,10 @@ def explain(opened: Index, where: dict[str, Any], *, matches_only: bool) -> None
 def show(hits: list[Hit], as_json: bool, title: str) -> None:
     """Print the hits as a table or as JSON."""
     if as_json:
-        click.echo(json.dumps({"hits": [asdict(hit) for hit in hits]}, ensure_ascii=False))
+        click.echo(json_line({"hits": [asdict(hit) for hit in hits]}))
         return
     if not hits:  # why was said
         return
-    from nonneg_core.terminal.tables import Cell, table
-
     rows: list[list[Cell]] = [
         [hit.score, hit.id, *match, hit.reasons_text(3)] for hit, match in zip(hits, matches(hits), strict=True)
     ]
@@ -205,10 +203,8 @@ def show_all(answers: dict[str, list[Hit]], as_json: bool, title: str) -> None:
         return
     if as_json:
         queries = [{"query": query, "hits": [asdict(hit) for hit in hits]} for query, hits in answers.items()]
-        click.echo(json.dumps({"queries": queries}, ensure_ascii=False))
+        click.echo(json_line({"queries": queries}))
         return
-    from nonneg_core.terminal.tables import Cell, table
-
     pairs = [(query, hit) for query, hits in answers.items() for hit in hits]
     marked = matches([hit for _, hit in pairs])
     rows: list[list[Cell]] = [

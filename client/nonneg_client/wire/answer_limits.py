@@ -1,7 +1,8 @@
 """What a server may answer: how long it may take, how many bytes that may be, and what counts as unreadable.
 
-A server may be anyone's. Timeouts of httpx are for each read: a byte now and then would hold a call for ever. So each
-read gets what is left of the whole time, which begins when the request is sent.
+A server may be anyone's. Timeouts of httpx are for each read and write: a byte now and then would hold a call for ever.
+So each read gets what is left of the whole time, which begins when the request is sent, and each write what is left of
+the time for sending.
 """
 
 import asyncio
@@ -17,7 +18,9 @@ from nonneg_core.errors import ResponseInvalid
 ANSWER_BYTES = 64 * 2**20
 MAX_DIMENSIONS = 2**24  # of a model; a vector of so many takes 64 MB
 UNREADABLE = (ValueError, KeyError, TypeError, AttributeError, IndexError, OverflowError, RecursionError)
-SENT = "http11.send_request_body.complete"
+BEGUN, SENT = "http11.send_request_headers.started", "http11.send_request_body.complete"
+SENDING = 10  # times the seconds of an answer: a request is large, and a slow line is not a slow server
+PIECE = 2**16  # bytes that are written at once
 _CONNECTED = ("connection.connect_tcp.complete", "connection.start_tls.complete")
 
 
@@ -61,7 +64,7 @@ class Gathered(bytearray):
 
 
 class ReadDeadline:
-    """The time of each thread's request: a trace of httpx that gives every read of a connection what is left of it."""
+    """The time of each thread's request: a trace of httpx that gives every read and write what is left of it."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
@@ -71,28 +74,33 @@ class ReadDeadline:
         """Take an event of the connection: a stream that was opened is bounded, a request that was sent begins."""
         if event in _CONNECTED:
             self._bound(details["return_value"])
-        elif event == SENT:
-            self._thread.end = time.monotonic() + self._seconds
-        elif event.endswith("send_request_headers.started"):
-            self._thread.end = math.inf
+        elif event in (BEGUN, SENT):
+            self._thread.end = time.monotonic() + self._seconds * (SENDING if event == BEGUN else 1)
 
     def _bound(self, stream: Any) -> None:
         from httpcore import ReadTimeout
 
-        read = stream.read
+        read, write = stream.read, stream.write
 
-        def bounded(most: int, timeout: float | None = None) -> bytes:
-            left = getattr(self._thread, "end", math.inf) - time.monotonic()
-            if left <= 0:
+        def left(timeout: float | None) -> float:
+            seconds: float = getattr(self._thread, "end", math.inf) - time.monotonic()
+            if seconds <= 0:
                 raise ReadTimeout(f"{self._seconds:g} s are over")
-            data: bytes = read(most, left if timeout is None else min(timeout, left))
+            return seconds if timeout is None else min(timeout, seconds)
+
+        def read_bounded(most: int, timeout: float | None = None) -> bytes:
+            data: bytes = read(most, left(timeout))
             return data
 
-        stream.read = bounded
+        def write_bounded(data: bytes, timeout: float | None = None) -> None:
+            for piece in range(0, len(data), PIECE):
+                write(data[piece : piece + PIECE], left(timeout))
+
+        stream.read, stream.write = read_bounded, write_bounded
 
 
 class AsyncDeadline:
-    """The same for a task: a context that ends it, and a trace that sets the time once the request is sent."""
+    """The same for a task: a context that ends it, and a trace that sets the time for sending and for the answer."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
@@ -106,6 +114,7 @@ class AsyncDeadline:
         await self._clock.__aexit__(*details)
 
     async def __call__(self, event: str, _: dict[str, Any]) -> None:
-        """Begin where a request was sent."""
-        if event == SENT:
-            self._clock.reschedule(asyncio.get_running_loop().time() + self._seconds)
+        """Begin where a request is sent, and again where it has been."""
+        if event in (BEGUN, SENT):
+            seconds = self._seconds * (SENDING if event == BEGUN else 1)
+            self._clock.reschedule(asyncio.get_running_loop().time() + seconds)

@@ -9,7 +9,7 @@ from urllib.parse import quote, urlencode
 import numpy as np
 
 from nonneg_client.sources.image_sources import items
-from nonneg_client.wire.answer_limits import MAX_DIMENSIONS, dimensions_of, readable
+from nonneg_client.wire.answer_limits import MAX_DIMENSIONS, SENDING, dimensions_of, readable
 from nonneg_client.wire.batch_exchange import Reply, Send
 from nonneg_client.wire.client_settings import ClientSettings, RetryPolicy
 from nonneg_client.wire.protocol import error_of
@@ -68,7 +68,9 @@ def options_of(settings: ClientSettings) -> dict[str, Any]:
     return {
         "base_url": settings.url,
         "headers": settings.headers(),
-        "timeout": httpx.Timeout(settings.timeout, connect=min(CONNECT_SECONDS, settings.timeout)),
+        "timeout": httpx.Timeout(
+            settings.timeout, connect=min(CONNECT_SECONDS, settings.timeout), write=SENDING * settings.timeout
+        ),
         # Without TLS the certificates would be loaded for nothing: 50 ms of every start. Redirects are not followed.
         "verify": settings.url.startswith("https://"),
         "limits": httpx.Limits(max_connections=None, max_keepalive_connections=settings.in_flight),

@@ -5,11 +5,14 @@ import os
 import stat
 import tarfile
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from nonneg_core.errors import DataInvalid
 from nonneg_core.pixels.formats import OF_IMAGES
+
+LARGEST = 256 * 2**20  # bytes of a photo's file
 
 
 def find(name: str) -> Iterable[Path]:
@@ -187,11 +190,35 @@ def read_within(place: str, *roots: str) -> bytes:
 
     Where images lie is said by indexes and files of vectors, which may be anyone's: nothing else is opened or fetched.
     """
-    path = Path(os.path.abspath(place))  # noqa: PTH100  links stay: they are the user's own
-    if is_url(place) or not any(path.is_relative_to(os.path.abspath(root)) for root in roots):  # noqa: PTH100
+    path = next((path for root in roots if not is_url(place) and (path := resolved(Path(place), Path(root)))), None)
+    if path is None:
         folders = " or ".join(root or "the current folder" for root in roots)
         raise DataInvalid(f"{place} does not lie in {folders}", fix="go to the folder of the images", value=place)
-    return read_image(path)
+    data = None
+    with suppress(OSError):
+        data = regular_file(path)
+    if data is None:
+        raise DataInvalid(f"{place} cannot be read", fix="check the path and its permissions", value=place)
+    return data
+
+
+def resolved(path: Path, root: Path) -> Path | None:
+    """Return what a path leads to; None where that lies outside of the root, or the root is the whole file system."""
+    try:
+        target, folder = path.resolve(), root.resolve()
+    except (OSError, ValueError, RuntimeError):  # a loop of links, a name no file can have
+        return None
+    return target if target.is_relative_to(folder) and folder != folder.parent else None
+
+
+def regular_file(path: Path) -> bytes | None:
+    """Return what is in it; None where something else has its place by now, or it is larger than any photo."""
+    descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOFOLLOW", 0))
+    with open(descriptor, "rb") as file:  # noqa: PTH123  a path would be looked up again
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            return None
+        data = file.read(LARGEST + 1)
+    return data if len(data) <= LARGEST else None
 
 
 def stamp(path: Path | None) -> Stamp | None:

@@ -1,5 +1,6 @@
 """A table as text, and pictures of numbers by matplotlib, which is imported when one is drawn."""
 
+import json
 import unicodedata
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -42,6 +43,12 @@ def _text(cell: Cell) -> str:
 def printable(text: str) -> str:
     """Return a text without what a terminal would obey: a name or a server's message may hold an escape."""
     return "".join(c if c.isprintable() else "�" for c in text)
+
+
+def json_line(record: Any) -> str:
+    """Return a record as one line of JSON: letters as they are, what a terminal would obey as escapes."""
+    text = json.dumps(record, ensure_ascii=False)
+    return text if text.isprintable() else "".join(c if c.isprintable() else json.dumps(c)[1:-1] for c in text)
 
 
 # Pictures of numbers by matplotlib, which is imported when one is drawn, and without a window system.

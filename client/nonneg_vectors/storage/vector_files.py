@@ -24,6 +24,7 @@ import numpy as np
 from nonneg_core.errors import ConfigInvalid, DataInvalid
 from nonneg_core.files.atomic import atomic_write
 from nonneg_core.files.image_files import Stamp
+from nonneg_core.terminal.tables import printable
 from nonneg_vectors.storage import parquet
 from nonneg_vectors.storage.csr import check
 from nonneg_vectors.storage.embeddings import Embeddings
@@ -207,7 +208,7 @@ class Summary:
     def __str__(self) -> str:
         return (
             f"{self.vectors} vectors of {self.form.dimensions} dimensions, {self.entries / max(1, self.vectors):.0f} "
-            f"active on average, model {self.form.model} ({self.form.fingerprint[:8]})"
+            f"active on average, model {printable(self.form.model)} ({self.form.fingerprint[:8]})"
         )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 import tempfile
@@ -10,6 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+
+from nonneg_core.terminal.tables import json_line
 
 if TYPE_CHECKING:
     from nonneg_export.adapt.adaptation import AdaptationRequest, JudgedHead, PhotosToAdaptTo
@@ -85,7 +86,7 @@ def adapt(
     if collection.labels.unmatched:
         click.echo(collection.labels.unmatched, err=True)
     if as_json:
-        click.echo(json.dumps(summary(outcome, collection, place), ensure_ascii=False))
+        click.echo(json_line(summary(outcome, collection, place)))
     else:
         show(outcome, place)
     if place is None:

@@ -1,12 +1,13 @@
 """`nonneg certify`: whether a bundle's dimensions mean something, beside floors that mean nothing."""
 
-import json
 import os
 import sys
 import tempfile
 from pathlib import Path
 
 import click
+
+from nonneg_core.terminal.tables import json_line
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # on a busy machine its threads wait for each other
 PATH = click.Path(path_type=Path)
@@ -61,7 +62,7 @@ def certify(
         files = {name: whole.path / name for name in whole.manifest.files}
         write_bundle(out, whole.manifest.model_copy(update={"certificate": record}), files, replace=replace)
     if as_json:
-        click.echo(json.dumps({"model": opened.manifest.name, **record.model_dump(mode="json")}, ensure_ascii=False))
+        click.echo(json_line({"model": opened.manifest.name, **record.model_dump(mode="json")}))
     else:
         click.echo(certificate(record))
     sys.exit(EXIT[record.outcome])

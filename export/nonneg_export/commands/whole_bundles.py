@@ -1,10 +1,10 @@
 """`nonneg info`, `nonneg push` and `nonneg pull`: a whole bundle, shown or sent."""
 
-import json
 from pathlib import Path
 
 import click
 
+from nonneg_core.terminal.tables import json_line
 from nonneg_export.share import bundle_sharing
 from nonneg_export.share.manifest_report import draw, named, summary
 from nonneg_runtime.bundle.bundle_folder import open_bundle
@@ -30,7 +30,7 @@ def info(bundle: Path | None, as_json: bool, columns: bool, with_names: bool, pl
         record = manifest.model_dump(mode="json", exclude=None if columns else {"columns", "golden"})
         if with_names:
             record["named"] = [name.model_dump(mode="json", by_alias=True, exclude_none=True) for name in names]
-        click.echo(json.dumps(record, ensure_ascii=False))
+        click.echo(json_line(record))
     elif with_names:
         click.echo(named(manifest, names))
     else:

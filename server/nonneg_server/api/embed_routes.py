@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from nonneg_core.errors import ExpressionInvalid, ParameterInvalid
 from nonneg_runtime.bundle.bundle_folder import Bundle
+from nonneg_runtime.bundle.manifest import Manifest
 from nonneg_server.api import native_request as native
 from nonneg_server.api.native_answers import EmbedAnswer, ExplainAnswer, QueryAnswer
 from nonneg_server.api.route import EXAMPLES, PIXEL, Route, Schema, body, documented, embedding, flat, json_response
@@ -173,19 +174,17 @@ async def post_shorten(request: Request) -> Response:
     body = await read_body(request, request.app.state.settings.max_body)
     content_type = request.headers.get("content-type", "")
 
-    def work() -> tuple[int, pipeline.Answer]:
+    def read() -> tuple[Manifest, pipeline.EncodedBatch, Parameters]:
         stored = stored_vectors(body, content_type, query)
         form.check(stored.parameters)
         manifest = request.app.state.registry.get(stored.parameters.model).bundle.manifest
         z = as_array(stored, manifest)
-        lengths = pipeline.lengths_of(stored.parameters, manifest, z.shape[1])
-        check_size(len(z), sum(lengths))
-        raw = pipeline.EncodedBatch(z, list(range(len(z))), {})
-        size = pipeline.bytes_of(raw, stored.parameters, lengths)
-        return size, pipeline.shortened(manifest, raw, stored.parameters, lengths)
+        return manifest, pipeline.EncodedBatch(z, list(range(len(z))), {}), stored.parameters
 
-    size, answer = await serialized(work) if len(body) > LARGE else await asyncio.to_thread(work)
-    pipeline.reserve(request, size)
+    manifest, raw, parameters = await serialized(read) if len(body) > LARGE else await asyncio.to_thread(read)
+    lengths = pipeline.lengths_of(parameters, manifest, raw.vectors.shape[1])
+    check_size(len(raw.vectors), sum(lengths))
+    answer = await pipeline.priced_answer(request, manifest, raw, parameters, lengths)
     return pipeline.reply(await pipeline.written(answer, form.write), answer, form.MEDIA_TYPE)
 
 

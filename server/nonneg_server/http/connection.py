@@ -22,7 +22,15 @@ SMALL = 2**20  # bytes of a refused body that are let pass by, so that the conne
 MOST_HEAD = 2**16  # bytes of a head that is not whole yet, or of what comes behind a body
 MOST_HEADERS = 256
 GATHERED = 2**20  # bytes of a body that are handed to the application at once
-LINGER = 1.0  # seconds in which what a refused client still sends is thrown away, so that it can read the refusal
+LINGER = 1.0  # seconds in which what a client still sends is thrown away, so that it can read its last answer
+
+
+class _LastAnswer:
+    """The transport of a request's cycle, which closes it behind an answer that is the connection's last."""
+
+    def __init__(self, connection: "Connection") -> None:
+        self.write = connection.transport.write
+        self.close = connection.hang_up
 
 
 class Connection(HttpToolsProtocol):
@@ -55,8 +63,10 @@ class Connection(HttpToolsProtocol):
         self._give_up()
         super().connection_lost(exc)
         self._release()
-        if self.scope:  # which this holds: a cycle would keep both
+        if self.scope:  # it and the cycle hold this, and this holds them: only a collection would free them
             self.scope["state"].pop("reserve", None)
+        if self._running is not None:
+            self._running.transport = self.transport
         self._shared.buffered -= self._unread.bytes
         self._shared.open -= 1
 
@@ -150,7 +160,8 @@ class Connection(HttpToolsProtocol):
         if self._reserved:  # what was not sent yet is counted from now on by itself
             self._reserved = False
             self._count_unread(self.loop.time())
-        super().on_response_complete()
+        if not self._refused:
+            super().on_response_complete()
 
     @property
     def unheard(self) -> bool:
@@ -196,7 +207,7 @@ class Connection(HttpToolsProtocol):
                 self._shared.report(Completed(scope, status, time.time() - seconds, seconds))
         self._give_up(status)
         self._release()
-        self._hang_up()
+        self.hang_up()
 
     def _in_work(self) -> bool:
         return self._running is not None and not self._running.response_complete
@@ -236,7 +247,7 @@ class Connection(HttpToolsProtocol):
         self.transport.write(answer)
         self._passing = True
         if not keep_alive:
-            self._hang_up()
+            self.hang_up()
         return True
 
     def _can_pass(self) -> bool:
@@ -246,15 +257,23 @@ class Connection(HttpToolsProtocol):
         persistent = self.parser.should_keep_alive() and self.parser.get_http_version() == "1.1"
         return small and persistent and not self.expect_100_continue and not self._shared.draining
 
-    def _hang_up(self) -> None:
-        """Close the connection after the client had time to read the answer."""
+    def hang_up(self) -> None:
+        """End the answers, and close the connection once the client has closed it, or has had time to read.
+
+        Bytes that were not read reset a connection that is closed at once, and the client loses its answer.
+        """
         self._refused = True
         if self.flow is not None:
             self.flow.resume_reading()
+        if self.transport.can_write_eof():
+            self.transport.write_eof()
+        elif not self._arriving:  # TLS has no half: a client that reads to the end waits for the whole
+            self.transport.close()
         self.loop.call_later(LINGER, self.transport.close)
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
         self._running = cycle
+        cycle.transport = _LastAnswer(self)  # type: ignore[assignment]
         super()._start_asgi_task(cycle, app)
 
     def _give_up(self, status: int = CLIENT_CLOSED) -> None:

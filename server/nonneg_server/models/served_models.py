@@ -282,7 +282,12 @@ def check_ready(state: Any) -> None:
         raise still_loading()
     if not state.registry.ready():
         raise NotReady("no model is ready", fix="wait for the model to load", retry_after=1)
-    for engine in state.registry.all():
+    check_canaries(state.registry)
+
+
+def check_canaries(registry: Registry) -> None:
+    """Raise NotReady if a model answered its canary wrong."""
+    for engine in registry.all():
         if engine.canary is not None:
             engine.canary.check()
 

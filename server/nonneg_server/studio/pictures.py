@@ -1,9 +1,7 @@
 """Pictures of the studio: photos of the folder by id, their smaller copies, and photos dropped on the page."""
 
 import io
-import os
 import secrets
-import stat
 from collections import OrderedDict
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +10,7 @@ from threading import Lock
 from PIL import Image
 
 from nonneg_core.errors import NonnegError, NotFound
+from nonneg_core.files.image_files import regular_file, resolved
 from nonneg_core.pixels.pricing.price import Price
 from nonneg_core.pixels.view import View
 from nonneg_core.shortening import Vectors
@@ -57,7 +56,6 @@ def _jpeg(view: View, picture: Seen) -> bytes:
 # Photos of the indexed folder by id, and the small copies that were made of them last.
 
 KEPT = 64 * 2**20  # bytes of thumbnails
-LARGEST = 256 * 2**20  # bytes of a photo's file
 
 
 class Pictures:
@@ -70,7 +68,7 @@ class Pictures:
     def read(self, photo: str) -> bytes:
         """Return a photo's file; NotFound where it is gone, or a link leads out of the folder."""
         try:
-            data = _regular_file(self._path(photo))
+            data = regular_file(self._path(photo))
         except OSError:
             raise _gone(photo) from None
         if data is None:
@@ -87,8 +85,8 @@ class Pictures:
 
     def _path(self, photo: str) -> Path:
         name = self._folder.names[self._folder.row(photo)]
-        path = _resolved(self._root / name)
-        if path is None or not path.is_relative_to(self._root):
+        path = resolved(self._root / name, self._root)
+        if path is None:
             raise _gone(photo)
         return path
 
@@ -117,23 +115,6 @@ class Thumbnails:
             self._made[photo, stamp] = made
             while self.bytes > self._most:
                 self.bytes -= len(self._made.popitem(last=False)[1])
-
-
-def _regular_file(path: Path) -> bytes | None:
-    """Return what is in it; None where something else has its place by now, or it is larger than any photo."""
-    descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOFOLLOW", 0))
-    with open(descriptor, "rb") as file:  # noqa: PTH123  a path would be looked up again
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            return None
-        data = file.read(LARGEST + 1)
-    return data if len(data) <= LARGEST else None
-
-
-def _resolved(path: Path) -> Path | None:
-    try:
-        return path.resolve()
-    except (OSError, ValueError, RuntimeError):  # a loop of links, a name no file can have
-        return None
 
 
 def _gone(photo: str) -> NonnegError:

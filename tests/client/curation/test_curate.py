@@ -119,11 +119,11 @@ def test_no_cell_of_the_csv_is_a_formula(run, vectors, folder, tmp_path):
     assert not [cell for cell in cells if cell.startswith(("=", "+", "@"))]
 
 
-@pytest.mark.parametrize("command", ["curate", "search", "diff"])
+@pytest.mark.parametrize(("command", "root"), [("curate", ""), ("search", ""), ("diff", ""), ("curate", "/")])
 def test_a_file_of_vectors_decides_neither_what_is_fetched_nor_what_is_opened(
-    run, vectors, folder, tmp_path, command, monkeypatch
+    run, vectors, folder, tmp_path, command, root, monkeypatch
 ):
-    """Of its three ids one is a URL that answers with a photo, and two lead to a photo outside of its folder."""
+    """Of its ids one is a URL that answers with a photo, and three lead to a photo outside of its folder."""
     fetched, photo = [], (folder / "cat" / "00.png").read_bytes()
 
     class Answer(BaseHTTPRequestHandler):
@@ -139,13 +139,19 @@ def test_a_file_of_vectors_decides_neither_what_is_fetched_nor_what_is_opened(
     (tmp_path / "secret").mkdir()
     (tmp_path / "secret" / "0.png").write_bytes(photo)
     (tmp_path / "here").mkdir()
+    (tmp_path / "here" / "link.png").symlink_to(tmp_path / "secret" / "0.png")
     with HTTPServer(("127.0.0.1", 0), Answer) as server:
         Thread(target=server.serve_forever, daemon=True).start()
-        ids = (f"http://127.0.0.1:{server.server_port}/0.png", str(tmp_path / "secret" / "0.png"), "../secret/0.png")
-        given = vectors[:23].named((*ids, *vectors.ids[3:23]))
+        ids = (
+            f"http://127.0.0.1:{server.server_port}/0.png",
+            str(tmp_path / "secret" / "0.png"),
+            "../secret/0.png",
+            "link.png",
+        )
+        given = vectors[:23].named((*ids, *vectors.ids[4:23]))
         monkeypatch.chdir(tmp_path / "here")
         source, sheet = tmp_path / "x.index", tmp_path / "x.html"
-        with Index.open(source, like=replace(describe(given), root=str(tmp_path / "here"))) as index:
+        with Index.open(source, like=replace(describe(given), root=root or str(tmp_path / "here"))) as index:
             index.add(given)
         more = {"curate": [], "search": ["--more", str(int(given.indices[0]))], "diff": [source]}[
             command

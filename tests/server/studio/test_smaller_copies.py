@@ -15,6 +15,7 @@ import pytest
 from PIL import Image
 
 from nonneg_core.errors import NotFound
+from nonneg_core.files import image_files
 from nonneg_core.pixels.identify import MAX_PIXELS
 from nonneg_core.shortening import Vectors
 from nonneg_runtime.bundle.bundle_folder import Bundle
@@ -23,7 +24,6 @@ from nonneg_server.engine.workers import Workers
 from nonneg_server.models.served_models import Registry
 from nonneg_server.startup.app import create_app
 from nonneg_server.startup.server_settings import Settings
-from nonneg_server.studio import pictures
 from nonneg_server.studio.folder import id_of
 from nonneg_server.studio.pictures import MOST, THUMBNAIL, SmallerCopies, Thumbnails, Upload, Uploads
 
@@ -128,7 +128,7 @@ async def test_a_photo_in_whose_place_something_else_lies_is_gone_at_once(
         path.symlink_to("/etc/hostname")
     else:
         Image.new("RGB", (40, 30), "red").save(path)
-        monkeypatch.setattr(pictures, "LARGEST", path.stat().st_size - 1)
+        monkeypatch.setattr(image_files, "LARGEST", path.stat().st_size - 1)
     async with studio_for(root=tmp_path) as client:
         answer = await asyncio.wait_for(client.get(f"/studio/photos/{A}/image"), 20)
     assert answer.status_code == 404

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from nonneg_core.errors import ImageTooLarge, ImageUnsupported
 from nonneg_core.pixels.pricing import price
 
-MAX_VISITS = 100_000_000  # blocks x components x scans; a progressive photo of 48 megapixels has eleven million
+MAX_VISITS = 60_000_000  # blocks x components x scans; a progressive photo of 48 megapixels has eleven million
 PER_VISIT = 30e-9  # seconds
 PER_PIXEL = 10e-9  # seconds, of the size it is decoded at
 PER_BYTE = 30e-9  # seconds
