@@ -30,4 +30,3 @@ def test_each_package_shows_its_public_names_and_no_others() -> None:
     command = [sys.executable, "-c", CODE, *packages]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr
-
