@@ -10,10 +10,12 @@ import numpy as np
 import pytest
 import torch
 from click.testing import CliRunner
+from PIL import Image
 from torch import nn
 
 import nonneg_training.encoder.torchvision_schemas  # noqa: F401 - before torchvision
 from nonneg_cli.table import nonneg
+from nonneg_client import Encoder
 from nonneg_core.errors import CheckpointInvalid, StorageFailed
 from nonneg_training.loop.foreign_checkpoint import adopt
 from nonneg_training.loop.training_checkpoint import load_encoder
@@ -74,6 +76,25 @@ def test_an_encoder_of_solo_learns_layout_gives_the_same_features(checkpoint: Pa
         torch.testing.assert_close(encoder.features(torch.from_numpy(pixels)), features, atol=1e-5, rtol=0)
         z = model["projector"](features).relu()
         torch.testing.assert_close(encoder(torch.from_numpy(pixels)), z, atol=1e-5, rtol=0)
+
+
+def test_it_is_exported_and_embeds_as_it_did(checkpoint: Path, tmp_path: Path) -> None:
+    adopt(checkpoint, settings(), tmp_path / "run")
+    photos, pixels = tmp_path / "photos", np.random.default_rng(1).integers(0, 256, (24, 32, 32, 3), dtype=np.uint8)
+    photos.mkdir()
+    for i, array in enumerate(pixels):
+        Image.fromarray(array).save(photos / f"{i:02}.png")
+    arguments = ["export", str(tmp_path / "run"), "--calibrate", str(photos), "--out", str(tmp_path / "theirs.bundle")]
+    CliRunner().invoke(nonneg, arguments, catch_exceptions=False)
+    with Encoder(tmp_path / "theirs.bundle") as encoder:
+        embedded = encoder.embed(photos, normalize=False).numpy()
+    x = torch.from_numpy(pixels).permute(0, 3, 1, 2).float() / 255
+    x = (x - torch.tensor(MEAN).view(3, 1, 1)) / torch.tensor(STD).view(3, 1, 1)
+    model = theirs()
+    with torch.inference_mode():
+        z = model["projector"](model["backbone"](x)).relu().numpy()
+    order = np.lexsort(z)  # the export orders the columns by what they are worth
+    np.testing.assert_allclose(embedded[:, np.lexsort(embedded)], z[:, order], atol=1e-4)
 
 
 def test_a_signed_one_stays_signed_and_a_run_is_not_written_over(checkpoint: Path, tmp_path: Path) -> None:
