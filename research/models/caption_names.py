@@ -31,10 +31,11 @@ _SAYS_NOTHING = """
 about across adult after against air all along and another are around away back background be behind being between big
 black blue boy boys brown bunch child children couple doing dressed each edge for four from front get girl girls going
 green group guy has have he her him himself his holding holds in inside into is it its jumping kid kids lady large
-little look looking looks lot man many men middle near next not of off older on one onto orange other others out outside over
-people person pink play playing plays posing purple ready red riding running several she side sit sits sitting small
-some something stand standing stands tan taking that the their them there they this three through top toward towards
-two under up walk walking walks watch watches watching wearing where which while white who with woman women yellow young
+little look looking looks lot man many men middle near next not of off older on one onto orange other others out outside
+over people person pink play playing plays posing purple ready red riding running several she side sit sits sitting
+small some something stand standing stands tan taking that the their them there they this three through top toward
+towards two under up walk walking walks watch watches watching wearing where which while white who with woman women
+yellow young
 """
 SAYS_NOTHING = frozenset(_SAYS_NOTHING.split())
 

@@ -147,11 +147,8 @@ MEANING = {
 
 def clustered(collection: Collection, options: CurationOptions) -> Section:
     """Return every photo in one of some clusters, the most typical of each first."""
-    centres, names, chance = (
-        options.clusters or usual_number(len(collection)),
-        options.names,
-        options.chance(collection),
-    )
+    names, chance = options.names, options.chance(collection)
+    centres = options.clusters or usual_number(len(collection))
     partition = clusters(collection.vectors, centres, lines=None if chance is None else chance.lines)
     how = (
         f"Spherical k-means with {centres} centres; a cluster is told by the "
