@@ -133,9 +133,8 @@ class Chance:
     mean: Doubles  # (k,)
     variance: Doubles  # (k,)
     of_sentences: bool = False  # the model's texts come from a map of sentences, for which `LEVELS` were measured
-    levels: Doubles | None = (
-        None  # (k,) deviations from which on a photo shows what a dimension is called; NaN: unknown
-    )
+    levels: Doubles | None = None  # (k,) deviations from which on a photo shows what a dimension is called, or NaN
+    of_cut: Doubles | None = None  # (k,) the lines where `top_k` cuts: small values are gone, the others are longer
 
     @cached_property
     def deviations(self) -> Doubles:
@@ -147,6 +146,8 @@ class Chance:
     @cached_property
     def lines(self) -> Doubles:
         """From which value on a photo shows each dimension, (k,)."""
+        if self.of_cut is not None:
+            return self.of_cut
         levels = np.full(len(self.mean), np.nan) if self.levels is None else self.levels
         return self.mean + np.where(np.isnan(levels), DEVIATIONS, levels) * self.deviations
 
@@ -199,6 +200,7 @@ class ColumnStatistics:
     frequency: Doubles  # (D,): the share of photos in which it is above zero
     of_sentences: bool = False  # the model's texts come from a map of sentences
     levels: Doubles | None = None  # (D,): see `Chance`
+    of_cut: Doubles | None = None  # (k,) the lines where `top_k` cuts vectors: small values are gone, the others longer
 
     def at(self, dimensions: int, top_k: int | None = None) -> Chance:
         """Return the same of vectors that are shortened so, and have length one again."""
@@ -210,7 +212,9 @@ class ColumnStatistics:
             return chance
         whole, cut = (shorten(self._drawn, dimensions, m).astype(np.float64) for m in (None, top_k))
         change = [_ratio((cut**n).mean(axis=0), (whole**n).mean(axis=0)) for n in (1, 2)]
-        return replace(chance, mean=chance.mean * change[0], variance=chance.variance * change[1])
+        longer = float((cut.max(axis=1) / whole.max(axis=1)).mean())
+        mean, variance = chance.mean * change[0], chance.variance * change[1]
+        return replace(chance, mean=mean, variance=variance, of_cut=chance.lines * longer)
 
     @cached_property
     def _drawn(self) -> Vectors:
