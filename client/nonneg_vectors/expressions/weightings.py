@@ -107,7 +107,7 @@ def _number(leaf: Dimension, meanings: Meanings) -> int:
 # ones.
 
 TEXT = 6.0  # deviations, of a query of words alone
-LEVELS = {128: 3.25, 512: 4.0, 1024: 5.25, 2048: 6.25}  # by dimensions: what a sentence's best photo reaches
+LEVELS = {128: 3.5, 512: 4.25, 1024: 5.5, 2048: 6.5}  # by dimensions: what a sentence's best photo reaches
 HEAVY = 7.0  # more, times the text's largest weight: one column varies more than a sum; benchmarks/sentences.py
 DEVIATIONS = 7.5  # benchmarks/matches.py says what this loses and lets through
 NAMED = 9.0  # of a column along a class: photos above it show the class; benchmarks/names_shown.py
