@@ -187,10 +187,10 @@ def verdict(figures: Sequence[FigureRecord], missing: Sequence[str]) -> tuple[Ch
         (figure, floor) for figure in figures for floor in figure.floors if figure.decides or floor == CHANCE
     ]
     short = [_short_of(figure, floor) for figure, floor in comparisons if not figure.above[floor].low > 0]
-    if short:
-        return "fail", "; ".join(short)
     if missing:
         return "not decided", "; ".join(missing)
+    if short:
+        return "fail", "; ".join(short)
     deciding = ", ".join(figure.name for figure in figures if figure.decides)
     return "pass", f"{deciding} lie above {', '.join(FLOORS.values())}, by more than chance"
 
