@@ -111,6 +111,7 @@ LEVELS = {128: 3.5, 512: 4.25, 1024: 5.5, 2048: 6.5}  # by dimensions: what a se
 HEAVY = 7.0  # more, times the text's largest weight: one column varies more than a sum; benchmarks/sentences.py
 DEVIATIONS = 7.5  # benchmarks/matches.py says what this loses and lets through
 NAMED = 9.0  # of a column along a class: photos above it show the class; benchmarks/names_shown.py
+MORE = 2.0  # of a dimension without a name: photos above it have clearly more of it than ordinary ones
 HIGHEST = 0.99  # of all lines: a copy is a match at any length
 DRAWN = 256  # vectors that say what `top_k` leaves
 
@@ -149,7 +150,7 @@ class Chance:
         if self.of_cut is not None:
             return self.of_cut
         levels = np.full(len(self.mean), np.nan) if self.levels is None else self.levels
-        return self.mean + np.where(np.isnan(levels), DEVIATIONS, levels) * self.deviations
+        return self.mean + np.where(np.isnan(levels), MORE, levels) * self.deviations
 
     def shown(self, names: Mapping[int, str], indices: Iterable[int], values: Iterable[float]) -> dict[int, str]:
         """Return the names that hold for a photo with these values; a name without a level always does."""

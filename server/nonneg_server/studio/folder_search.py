@@ -300,7 +300,7 @@ def facets(folder: IndexedFolder, result: NDArray[np.intp], cards: Cards, stored
     variance = engine.norms.astype(np.float64) ** 2 / len(folder) - engine.means.astype(np.float64) ** 2
     telling = (z.sum(axis=0, dtype=np.float64) / len(z) - engine.means) / np.sqrt(np.maximum(variance, 1e-12))
     telling[~cards.named[: folder.dimensions]] *= UNNAMED
-    inside = np.count_nonzero(z >= stored.lines, axis=0)
+    inside = np.count_nonzero((z > 0) & (z >= stored.lines), axis=0)
     order = [j for j in np.argsort(-telling, kind="stable").tolist() if inside[j] and telling[j] > 0][:FACETS]
     return [
         {
