@@ -6,7 +6,7 @@
 
 The map is fitted on 5,000 of the captioned photos; one caption of each of the other 1,000 is asked. Words for things
 that none of these photos' captions names should have no match, words that three captions name should have one. With
---named: folders of photos by class; a class is asked by its folder's name, and words that are no class there and chose
+--named: folders of photos by class; a class is asked by its folder's name, and words that name no class there and chose
 nothing say how often what is not there has a match. Intervals hold 95 %, over queries.
 """
 

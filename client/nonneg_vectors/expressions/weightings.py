@@ -213,7 +213,7 @@ class ColumnStatistics:
             return chance
         whole, cut = (shorten(self._drawn, dimensions, m).astype(np.float64) for m in (None, top_k))
         change = [_ratio((cut**n).mean(axis=0), (whole**n).mean(axis=0)) for n in (1, 2)]
-        longer = float((cut.max(axis=1) / whole.max(axis=1)).mean())
+        longer = float(_ratio(cut.max(axis=1), whole.max(axis=1)).mean())
         mean, variance = chance.mean * change[0], chance.variance * change[1]
         return replace(chance, mean=mean, variance=variance, of_cut=chance.lines * longer)
 

@@ -32,7 +32,7 @@ class Cards:
         """Return one dimension in a list of others."""
         return {"dimension": j, "name": self.names.get(j), "term": self.term(j)}
 
-    def of(self, z: Vectors, chance: Chance) -> Cards:
+    def of(self, z: Vectors, chance: Chance) -> "Cards":
         """Return the dimensions with the names that hold for a photo, whose vector has length one."""
         there = np.flatnonzero(self.named[: len(z)] & (z > 0))
         return Cards(chance.shown(self.names, there.tolist(), z[there].tolist()), len(self.named))

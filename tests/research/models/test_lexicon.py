@@ -68,7 +68,7 @@ def test_what_is_too_general_or_not_of_the_kind_is_not_a_word(lexicon):
     assert "faucet" not in lexicon.words  # cock names a bird here
     assert "entity" not in lexicon.words
     assert "mice" not in lexicon.words
-    assert "rooster" not in lexicon.words  # shares a sense with the word that names the bird, and is no name of it
+    assert "rooster" not in lexicon.words  # shares a sense with the word that names the bird, and does not name it
     assert "animal" not in lexicon.words  # three of four classes
 
 
