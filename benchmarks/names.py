@@ -34,7 +34,7 @@ def figures(model: str) -> dict[str, float]:
     checked = [name.precision for name in along if name.precision is not None]
     by_set = {data: precise(along, classes) for data, classes in classes_of_sets().items()}
     ranked = [name.rank for name in along if name.precision is None and name.rank is not None]
-    observed = [name.precision or 0.0 for name in names if name.source == "photos"]
+    observed = [name.precision or 0.0 for name in names if name.source == "captions"]
     return {
         "named": len(names),
         "along a class": len(along),
@@ -43,7 +43,7 @@ def figures(model: str) -> dict[str, float]:
         **{row: value for data, found in by_set.items() for row, value in rows_of(data, found).items()},
         "with a rank alone": len(ranked),
         "of these first": sum(rank == 1 for rank in ranked) / len(ranked),
-        "by their photos": len(observed),
+        "by captions": len(observed),
         "their mean precision": sum(observed) / max(1, len(observed)),
         "of the first 512": sum(name.dimension < 512 for name in names),
         "with a common name": sum(bool(name.common) for name in names),

@@ -29,8 +29,6 @@ PATH = click.Path(path_type=Path)
 @click.option("--keep-front", is_flag=True, help="With --fit: keep the installed model's trained columns and names.")
 @click.option("--evidence", type=PATH, help="Other photos with ImageNet's wnids as folders, to check names on.")
 @click.option("--evidence-data", default="", help="With --evidence: what they are, for the manifest.")
-@click.option("--chosen", type=PATH, help="With --fit: further such photos, to choose names for the other columns on.")
-@click.option("--chosen-data", default="", help="With --fit: what they are, for the names.")
 @click.option(
     "--lexicon", "wordnet", type=PATH, help="Write them to --out with words from WordNet's files in a folder."
 )
@@ -79,8 +77,6 @@ def _fit(names: list[str], photos: Path, out: Path | None, flags: dict[str, Any]
         flags["evaluate"],
         flags["evidence_data"] or flags["evidence"].name,
         flags["evaluation_data"] or flags["evaluate"].name,
-        flags["chosen"],
-        flags["chosen_data"] or (flags["chosen"].name if flags["chosen"] else ""),
     )
     for name in names:
         keep = flags["keep_front"]

@@ -1,8 +1,7 @@
 """From WordNet and a model's classes to the words that the model knows: names, synonyms, hypernyms.
 
-A word means the classes that are called so; else its most frequent sense that is a class, or has classes below it; else
-the class of the same kind (animals, food) that one of its synonyms names. Of a sense with many classes those count that
-have a column of their own, where these are not the lesser part of it.
+A word means the classes that are called so; else its most frequent sense that is a class, or has several classes below
+it. Of a sense with many classes those count that have a column of their own, where these are not the lesser part of it.
 """
 
 from __future__ import annotations
@@ -76,7 +75,11 @@ class ClassWords:
             for synset in {wnid} | wordnet.above(wnid):
                 below[synset].append(number)
         most = MOST_GENERAL * len(wnids)
-        self._below = {synset: self._counted(classes) for synset, classes in below.items() if len(classes) <= most}
+        self._below = {
+            synset: self._counted(classes)
+            for synset, classes in below.items()
+            if synset in wnids or 1 < len(classes) <= most
+        }
         self._labelled: defaultdict[str, list[int]] = defaultdict(list)
         for number, label in enumerate(labels):
             self._labelled[spelled(label)].append(number)
@@ -107,11 +110,6 @@ class ClassWords:
         for synset in synsets:
             if synset in self._below:
                 return self._below[synset]
-        for sense in map(self._wordnet.synsets.__getitem__, synsets):
-            for synonym in sense.words:
-                named = self._labelled.get(spelled(synonym), [])
-                if len(named) == 1 and self._wordnet.synsets[self._wnids[named[0]]].kind == sense.kind:
-                    return tuple(named)
         return ()
 
     def _counted(self, classes: Sequence[int]) -> tuple[int, ...]:

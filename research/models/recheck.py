@@ -14,8 +14,8 @@ from nonneg_export.calibrate.photo_folder import Photos
 from nonneg_export.calibrate.photo_records import Tick
 from nonneg_runtime.bundle.bundle_folder import Bundle, write_bundle
 from nonneg_runtime.words.names import Name, Names, read_names
+from research.models.caption_names import CAPTIONED
 from research.models.naming import Precisions, precisions
-from research.models.shipped_names import FROM_PHOTOS
 from research.models.shown_classes import ShownClasses, shown_classes
 
 
@@ -24,7 +24,7 @@ def recheck(
 ) -> Bundle:
     """Return a model with the precisions of its names measured on these photos, written to `out`.
 
-    Ranks and names from photos stay, and so do vectors and fingerprint.
+    Ranks and names from captions stay, and so do vectors and fingerprint.
     """
     manifest = bundle.manifest
     if manifest.names is None:
@@ -55,7 +55,7 @@ def rechecked(names: Names, codes: Floats, shown: ShownClasses, data: str) -> Na
     classes = np.array([name.klass for name in along], dtype=np.int64)
     by_class = precisions(codes[:, [name.dimension for name in along]], shown.of, classes, shown.unclear)
     if len(along) < len(names.names):
-        data += FROM_PHOTOS + names.precision_on.rpartition(FROM_PHOTOS)[2]
+        data += CAPTIONED + names.precision_on.rpartition(CAPTIONED)[2]
     return names.model_copy(
         update={"precision_on": data, "names": tuple(_checked(name, by_class) for name in names.names)}
     )

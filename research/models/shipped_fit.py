@@ -46,7 +46,7 @@ from nonneg_training.setup.run_settings import read_settings
 from research.models import naming
 from research.models.lexicon_words import relaid
 from research.models.rebuild import FITTED_ON, INT8, PLANS, ModelPlan, class_labels, pooled, provenance, write_encoders
-from research.models.shipped_names import completed, record_of_names, with_installed_words
+from research.models.shipped_names import record_of_names, with_common_words
 from research.models.shown_classes import shown_classes
 
 FOR_RANGES, FOR_JUDGING = 200, 1000
@@ -140,8 +140,6 @@ class Sets:
     labelled: Path
     evidence_data: str
     labelled_data: str
-    chosen: Path | None = None  # further ones, on which names for other columns are chosen
-    chosen_data: str = ""
 
 
 def ship(name: str, trained: Trained, seen: SeenPhotos, sets: Sets, out: Path, version: str) -> Bundle:
@@ -258,10 +256,7 @@ def named(plan: ModelPlan, trained: Trained, head: Head, seen: SeenPhotos, sets:
             _ranks(trained, classifier, installed),
         ),
     )
-    if sets.chosen is None:
-        return names if installed is None else with_installed_words(names, installed, trained.trained)
-    choosing = seen.codes(head, find_photos(sets.chosen), "chosen")
-    return completed(names, choosing, evidence, class_labels(), chosen_data=sets.chosen_data)
+    return with_common_words(names)
 
 
 def _ranks(trained: Trained, classifier: Floats, installed: Names | None) -> dict[int, int]:

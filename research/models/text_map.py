@@ -1,4 +1,4 @@
-"""`python -m research.models.text_map NAME`: fit a shipped model's map of sentences on captioned photos.
+"""`python -m research.models.text_map NAME`: a shipped model's map of sentences, and names that captions give.
 
 A sentence is a frozen encoder's vector; the map ends in what the model's head takes, roots of pooled features, so that
 another head needs no other map. It is fitted by InfoNCE, both ways, between sentences and photos, whose roots are
@@ -30,7 +30,7 @@ from nonneg_export.adapt.photo_features import compute_features
 from nonneg_export.calibrate.photo_folder import Photos, find_photos
 from nonneg_runtime.bundle.bundle_folder import SHIPPED, Bundle, open_bundle, record_of, write_bundle
 from nonneg_runtime.bundle.head_file import HEAD, SPREAD, read_head, read_spread
-from nonneg_runtime.bundle.manifest import SentenceRecord
+from nonneg_runtime.bundle.manifest import NamesRecord, SentenceRecord
 from nonneg_runtime.heads.moments import Spread
 from nonneg_runtime.inference.text_tower import (
     ENCODER,
@@ -44,10 +44,14 @@ from nonneg_runtime.inference.text_tower import (
     SentenceTower,
     text_tower,
 )
+from nonneg_runtime.words.column_facts import chance_of
 from nonneg_runtime.words.lexicon import LEXICON, lexicon_of
+from nonneg_runtime.words.names import NAMES, Names, read_names
 from nonneg_training.encoder.named_backbones import open_backbone
+from research.models.caption_names import observed, proposals, said_in, with_observed
 from research.models.lexicon_check import checked
 from research.models.rebuild import class_labels, plan_of
+from research.models.shipped_names import record_of_names
 from research.models.shown_classes import imagenet_classes
 
 PATH = click.Path(path_type=Path)
@@ -56,6 +60,7 @@ WHITENED = 0.15  # power of the eigenvalues: .5 would be all
 FLOOR = 0.02  # of the mean eigenvalue
 REACH = 2.5  # mean distances of photos from their mean; from 1.5 to 4 as many captions find their photos
 EPOCHS, BATCH, RATE, DECAY, TEMPERATURE = 30, 512, 2e-3, 1e-2, 0.05
+CHECKING = 1000  # captioned photos that choose no name
 MIXED, OF_CLASSES = 0.8, 0.2  # shares of a batch: means of two captions; names of classes
 FORMS = ("{}", "a photo of a {}")
 WEIGHTS = (
@@ -99,9 +104,11 @@ def text_map(
     work.mkdir(parents=True, exist_ok=True)
     source = open_bundle(bundle or SHIPPED / name)
     pairs = read_captioned(source, captions, work)
-    kept = fitted_on(len(pairs.roots), held_out)
-    made = fit(Pairs(pairs.sentences[kept], pairs.roots[kept]), *read_classes(name, source, classes, work))
-    bundle_with_map = with_map(source, made, work / f"{name}.bundle", replace=True)
+    of_classes = read_classes(name, source, classes, work)
+    choosing, kept = (fitted_on(len(pairs.roots), count) for count in (CHECKING, held_out))
+    maps = [fit(Pairs(pairs.sentences[rows], pairs.roots[rows]), *of_classes) for rows in (choosing, kept)]
+    named = with_caption_names(source, maps[0], pairs, choosing, work / f"{name}.named")
+    bundle_with_map = with_map(named, maps[1], work / f"{name}.bundle", replace=True)
     _tell(with_checked_words(bundle_with_map, pairs, out, replace=replace), len(kept))
 
 
@@ -109,6 +116,36 @@ def fitted_on(photos: int, held_out: int) -> NDArray[np.intp]:
     """Return which captioned photos a map is fitted on: the same ones are held out on every machine."""
     order = np.random.default_rng(0).permutation(photos)
     return np.sort(np.flatnonzero(order < photos - held_out))
+
+
+def with_caption_names(
+    source: Bundle, made: SentenceMap, pairs: Pairs, choosing: NDArray[np.intp], out: Path
+) -> Bundle:
+    """Write the bundle with names from captions; `made`: a map that knows of the photos that choose alone."""
+    names = read_names(source.path / NAMES, source.manifest.dimensions)
+    head, said = read_head(source.path / HEAD), said_in(pairs.captions, choosing)
+    along = [name.dimension for name in names.names if name.klass is not None]
+    proposed = dict(enumerate(proposals(said.words, made, head)))
+    others = {column: words for column, words in proposed.items() if column not in along}
+    chance = chance_of(source, source.manifest.dimensions)
+    found = observed(unit(head.embed(pairs.roots)), said, others, chance)
+    names = with_observed(
+        names,
+        found,
+        chosen=f"{len(choosing):,} captioned photos of Flickr8k",
+        checked=f"the captions of {len(said.checking):,} other photos of Flickr8k",
+    )
+    with tempfile.TemporaryDirectory(prefix="nonneg-") as folder:
+        names.write(Path(folder, NAMES))
+        files = {file: source.path / file for file in source.manifest.files} | {NAMES: Path(folder, NAMES)}
+        manifest = source.manifest.model_copy(update={"names": _recorded(source, names)})
+        return write_bundle(out, manifest, files, replace=True)
+
+
+def _recorded(source: Bundle, names: Names) -> NamesRecord:
+    record = record_of_names(names, names.precision_on)
+    before = source.manifest.names
+    return record if before is None else record.model_copy(update={"stability": before.stability})
 
 
 def with_map(source: Bundle, made: SentenceMap, out: Path, *, replace: bool) -> Bundle:

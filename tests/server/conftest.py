@@ -34,9 +34,9 @@ from nonneg_server.startup.server_settings import Settings
 SIZE, WIDTH = 16, 48
 Popen = subprocess.Popen[str]
 NAMED = (
-    Name(dimension=5, name="tabby", common="cat", precision=0.9, photos=20, rank=2),
-    Name(dimension=7, name="ox", rank=3),
-    Name(dimension=9, name="cab", source="photos"),
+    Name(dimension=5, name="tabby", common="cat", precision=0.9, photos=20, rank=2, level=-99),
+    Name(dimension=7, name="ox", rank=3, level=-99),
+    Name(dimension=9, name="cab", source="captions", level=-99),
 )
 
 

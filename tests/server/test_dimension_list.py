@@ -48,7 +48,7 @@ async def test_names_are_told_with_their_evidence(client: httpx.AsyncClient) -> 
     named = (await found(client, "named=true"))["dimensions"]
     assert [item["name"] for item in named] == ["red things", "tabby", "ox", "cab"]
     assert [item["common"] for item in named] == [None, "cat", None, None]
-    assert [item["evidence"]["source"] for item in named] == ["atlas", "direction", "direction", "photos"]
+    assert [item["evidence"]["source"] for item in named] == ["atlas", "direction", "direction", "captions"]
     assert [item["evidence"]["says"] for item in named] == [
         "50% of its examples in the atlas have this label",
         "9 of its 10 strongest photos show it, 20 in all",

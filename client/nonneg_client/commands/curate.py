@@ -96,16 +96,17 @@ def curate(
       nonneg curate train.index --against val.index --csv leaks.csv
       nonneg curate photos.index --only subset --subset 500 --list choose
     """
-    from nonneg_client.model_of_vectors import names_of
+    from nonneg_client.model_of_vectors import names_of, statistics_of
     from nonneg_vectors.curation.collection import read_collection
     from nonneg_vectors.curation.curation_parts import CurationOptions
     from nonneg_vectors.curation.neighbours import PairLimits
 
     _check(only, against, action, null)
     collection = read_collection(index).where(where)
-    names = names_of(collection.vectors.fingerprint, None if bundle == DEFAULT_BUNDLE else bundle)
+    made_by = collection.vectors.fingerprint, None if bundle == DEFAULT_BUNDLE else bundle
+    names, statistics = names_of(*made_by), statistics_of(*made_by)
     alike = PairLimits(similar=similar)
-    options = CurationOptions(only, alike, clusters, subset, labels, names, False if quiet else None)
+    options = CurationOptions(only, alike, clusters, subset, labels, names, statistics, False if quiet else None)
     if against is None:
         _look_at_labels(collection, options)
     other = None if against is None else read_collection(against)

@@ -9,13 +9,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from nonneg_core.arrays import Floats, Places
-from nonneg_vectors.curation.row_blocks import SparseRows, column_means, count, dense, entries, picked, shares, times
+from nonneg_core.arrays import Doubles, Floats, Places
+from nonneg_vectors.curation.row_blocks import SparseRows, column_means, count, dense, entries, picked, times
 
 SAMPLE = 16_384
 ROUNDS = 25
 BLOCK = 2048
 TOLD = 5  # dimensions by which a cluster is told
+COMMON = 0.25  # share of its photos that show such a dimension, where it is known from which value on they do
 
 
 @dataclass(frozen=True)
@@ -23,7 +24,7 @@ class Shared:
     """A dimension that a cluster's photos have in common."""
 
     dimension: int
-    inside: float  # share of the cluster's photos in which it is active
+    inside: float  # share of the cluster's photos that show it
     outside: float  # share of all others
 
 
@@ -41,8 +42,11 @@ def usual_number(photos: int) -> int:
     return int(min(max(2, round((photos / 2) ** 0.5)), 60, max(1, photos)))
 
 
-def clusters(rows: SparseRows, k: int, *, seed: int = 0) -> list[Cluster]:
-    """Return at most k clusters, the largest first; the same seed gives the same clusters."""
+def clusters(rows: SparseRows, k: int, *, lines: Doubles | None = None, seed: int = 0) -> list[Cluster]:
+    """Return at most k clusters, the largest first; the same seed gives the same clusters.
+
+    lines: from which value on a photo shows each dimension; without them it is enough that it is active.
+    """
     size = count(rows)
     if not size:
         return []
@@ -50,8 +54,9 @@ def clusters(rows: SparseRows, k: int, *, seed: int = 0) -> list[Cluster]:
     sample = np.sort(rng.choice(size, min(size, SAMPLE), replace=False))
     centres = _centres(picked(rows, sample), min(k, size), rng)
     nearest, cosine = _assigned(rows, centres)
-    of_all = shares(rows)
-    groups = [_cluster(rows, np.flatnonzero(nearest == c), cosine, of_all) for c in np.unique(nearest)]
+    least = np.zeros(rows.dimensions) if lines is None else lines
+    of_all = _activity(rows, np.arange(size), least)
+    groups = [_cluster(rows, np.flatnonzero(nearest == c), cosine, of_all, least) for c in np.unique(nearest)]
     return sorted(groups, key=lambda cluster: (-len(cluster.members), int(cluster.members[0])))
 
 
@@ -92,21 +97,24 @@ def _assigned(rows: SparseRows, centres: Floats) -> tuple[Places, Floats]:
     return nearest, cosine
 
 
-def _cluster(rows: SparseRows, members: Places, cosine: Floats, of_all: Floats) -> Cluster:
+def _cluster(rows: SparseRows, members: Places, cosine: Floats, of_all: Floats, least: Doubles) -> Cluster:
     order = members[np.argsort(-cosine[members], kind="stable")]
-    inside = _activity(rows, members)
+    inside = _activity(rows, members, least)
     others = count(rows) - len(members)
     outside = (of_all * count(rows) - inside * len(members)) / max(1, others)
     rarity = np.log(1 / np.clip(of_all, 1 / count(rows), 1))
     telling = (inside - outside) * rarity  # common to these, rare elsewhere
     dimensions = np.argsort(-telling, kind="stable")[:TOLD]
-    shared = [Shared(int(d), float(inside[d]), float(max(outside[d], 0))) for d in dimensions if inside[d] > outside[d]]
+    few = outside if not least.any() else np.maximum(outside, COMMON)
+    shared = [Shared(int(d), float(inside[d]), float(max(outside[d], 0))) for d in dimensions if inside[d] > few[d]]
     return Cluster(order, cosine[order], tuple(shared))
 
 
-def _activity(rows: SparseRows, members: Places) -> Floats:
+def _activity(rows: SparseRows, members: Places, least: Doubles) -> Floats:
+    """Return the share of some photos in which each dimension has its least value or more, (D,)."""
     where, _ = entries(rows, members)
-    return np.asarray(np.bincount(rows.indices[where], minlength=rows.dimensions) / len(members), np.float32)
+    shown = where[rows.values[where] >= least[rows.indices[where]]]
+    return np.asarray(np.bincount(rows.indices[shown], minlength=rows.dimensions) / len(members), np.float32)
 
 
 def _unit(z: Floats) -> Floats:

@@ -18,6 +18,7 @@ from nonneg_vectors.curation.duplicates import between, copied, exact_copies, re
 from nonneg_vectors.curation.neighbours import PairLimits
 from nonneg_vectors.curation.photos import MeasuredPhotos, photos_of
 from nonneg_vectors.curation.row_blocks import shares
+from nonneg_vectors.expressions.weightings import Chance, ColumnStatistics
 from nonneg_vectors.search.query_and_hits import DimensionNames, name_of
 
 PARTS = ("exact", "copies", "similar", "pixels", "outliers", "clusters", "subset", "labels", "missed", "classes")
@@ -36,7 +37,13 @@ class CurationOptions:
     subset: int = 100
     labels: str = "folder"  # the field that holds them
     names: DimensionNames = field(default_factory=dict)
+    statistics: ColumnStatistics | None = None  # of the model's columns: which names hold for a photo
     shown: Progress = None
+
+    def chance(self, collection: Collection) -> Chance | None:
+        """Return what random photos have, of vectors as the collection stores them; None where it is not known."""
+        stored = collection.vectors.dimensions, collection.cut
+        return None if self.statistics is None else self.statistics.at(*stored)
 
 
 def curate(collection: Collection, options: CurationOptions) -> list[Section]:
@@ -57,7 +64,7 @@ def curate(collection: Collection, options: CurationOptions) -> list[Section]:
             copies = copied(collection, photos, pairs, limits, removed_by(exact))
             sections["copies"] = copies
             sections["similar"] = similar(collection, photos, pairs, limits, removed_by(exact, copies))
-        sections["outliers"] = lonely(collection, places, cosines, options.names)
+        sections["outliers"] = lonely(collection, places, cosines, options)
         if is_labelled(labels):
             sections["missed"] = missed(collection, labels, places, cosines)
             sections["classes"] = by_label(collection, labels, places)
@@ -65,7 +72,7 @@ def curate(collection: Collection, options: CurationOptions) -> list[Section]:
         sections["exact"] = exact_copies(collection, photos)
         sections["pixels"] = failing(collection, photos)
     if "clusters" in parts:
-        sections["clusters"] = clustered(collection, options.clusters, options.names)
+        sections["clusters"] = clustered(collection, options)
     if "subset" in parts:
         sections["subset"] = subset(collection, options.subset, shown=shown)
     if "labels" in parts:
@@ -138,13 +145,14 @@ MEANING = {
 }
 
 
-def clustered(collection: Collection, number: int | None, names: DimensionNames) -> Section:
+def clustered(collection: Collection, options: CurationOptions) -> Section:
     """Return every photo in one of some clusters, the most typical of each first."""
-    centres = number or usual_number(len(collection))
-    partition = clusters(collection.vectors, centres)
+    names, chance = options.names, options.chance(collection)
+    centres = options.clusters or usual_number(len(collection))
+    partition = clusters(collection.vectors, centres, lines=None if chance is None else chance.lines)
     how = (
         f"Spherical k-means with {centres} centres; a cluster is told by the "
-        "dimensions that are active in its photos and rarely elsewhere. Most typical photos first."
+        "dimensions that its photos show and few others do. Most typical photos first."
     )
     rows = tuple(
         (i, len(c.members), float(c.cosines.mean()), cluster_in_words(c, names)) for i, c in enumerate(partition, 1)
@@ -165,8 +173,9 @@ def _cluster(collection: Collection, cluster: Cluster, names: DimensionNames) ->
     return Group(title, tuple(found_at(collection, i, cosine=cosine) for i, cosine in members))
 
 
-def lonely(collection: Collection, places: Places, cosines: Floats, names: DimensionNames) -> Section:
+def lonely(collection: Collection, places: Places, cosines: Floats, options: CurationOptions) -> Section:
     """Return photos that are like no other, with what only they have."""
+    chance = options.chance(collection)
     strays = outliers(cosines)
     rarity = shares(collection.vectors)
     findings = []
@@ -174,6 +183,7 @@ def lonely(collection: Collection, places: Places, cosines: Floats, names: Dimen
         nearest = int(places[i, 0])
         indices, values = collection.vectors.row(i)
         telling = np.argsort(-values * np.log(1 / rarity[indices]), kind="stable")[:RARE]
+        names = options.names if chance is None else chance.shown(options.names, indices.tolist(), values.tolist())
         has = ", ".join(f"{name_of(int(indices[t]), names)} (in {rarity[indices[t]]:.1%})" for t in telling)
         closest = collection.ids[nearest] if nearest >= 0 else ""
         why = f"has {has}" if len(indices) else "its vector is zero: no dimension is active"

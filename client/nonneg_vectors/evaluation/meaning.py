@@ -4,7 +4,7 @@ Every figure is computed in the same way for the codes and for three floors. The
 labels, the codes randomly rotated and cut to the same sparsity, and an untrained head cut alike. Figures that are means
 over dimensions (consistency, monosemanticity) do not tell a trained head from an untrained one. The dimensions of an
 untrained head repeat each other along the few directions in which photos vary most. Figures that ask for every class
-by itself (`DECIDING`) tell the two apart.
+by itself tell the two apart.
 """
 
 from collections.abc import Mapping
@@ -20,7 +20,6 @@ from nonneg_vectors.evaluation.structure import Codes, EncoderCodes, floors, pai
 from nonneg_vectors.evaluation.uncertainty import GROUPS, Estimate, groups_of
 
 PROBED = (1, 5)  # dimensions a class
-DECIDING = ("probe@1", "probe@5", "pasted", "cropped", "recoloured")
 FIGURES = {
     "consistency": "share of the most frequent class among the photos that activate a dimension, weighted by how many",
     "monosemanticity": "mean likeness, to the judge, of two photos that activate a dimension, weighted by how strongly",

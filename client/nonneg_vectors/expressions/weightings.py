@@ -4,8 +4,8 @@ A part is the sum of its terms' vectors, each of length one times its weight, an
 product with a stored vector of length one is a cosine. What is subtracted may leave weights below zero.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple, TypeAlias
 
@@ -107,9 +107,11 @@ def _number(leaf: Dimension, meanings: Meanings) -> int:
 # ones.
 
 TEXT = 6.0  # deviations, of a query of words alone
-LEVELS = {128: 3.25, 512: 4.0, 1024: 5.25, 2048: 6.25}  # by dimensions: what a sentence's best photo reaches
+LEVELS = {128: 3.5, 512: 4.25, 1024: 5.5, 2048: 6.5}  # by dimensions: what a sentence's best photo reaches
 HEAVY = 7.0  # more, times the text's largest weight: one column varies more than a sum; benchmarks/sentences.py
 DEVIATIONS = 7.5  # benchmarks/matches.py says what this loses and lets through
+NAMED = 9.0  # of a column along a class: photos above it show the class; benchmarks/names_shown.py
+MORE = 2.0  # of a dimension without a name: photos above it have clearly more of it than ordinary ones
 HIGHEST = 0.99  # of all lines: a copy is a match at any length
 DRAWN = 256  # vectors that say what `top_k` leaves
 
@@ -132,6 +134,31 @@ class Chance:
     mean: Doubles  # (k,)
     variance: Doubles  # (k,)
     of_sentences: bool = False  # the model's texts come from a map of sentences, for which `LEVELS` were measured
+    levels: Doubles | None = None  # (k,) deviations from which on a photo shows what a dimension is called, or NaN
+    of_cut: Doubles | None = None  # (k,) the lines where `top_k` cuts: small values are gone, the others are longer
+
+    @cached_property
+    def deviations(self) -> Doubles:
+        """The standard deviation of each dimension by itself over unit vectors, (k,)."""
+        squares = self.mean**2
+        spread = (1 - 2 * squares) * self.variance + squares * float(squares @ self.variance)
+        return np.sqrt(max(0.0, 1 - float(squares.sum())) * spread)
+
+    @cached_property
+    def lines(self) -> Doubles:
+        """From which value on a photo shows each dimension, (k,)."""
+        if self.of_cut is not None:
+            return self.of_cut
+        levels = np.full(len(self.mean), np.nan) if self.levels is None else self.levels
+        return self.mean + np.where(np.isnan(levels), MORE, levels) * self.deviations
+
+    def shown(self, names: Mapping[int, str], indices: Iterable[int], values: Iterable[float]) -> dict[int, str]:
+        """Return the names that hold for a photo with these values; a name without a level always does."""
+        return {
+            j: names[j]
+            for j, value in zip(indices, values, strict=True)
+            if j in names and (self.levels is None or np.isnan(self.levels[j]) or value >= self.lines[j])
+        }
 
     def line(self, parts: Sequence[SparseRow], deviations: float = DEVIATIONS) -> float:
         """Return the score that few random photos reach with a query of these parts.
@@ -173,17 +200,22 @@ class ColumnStatistics:
     variance: Doubles  # (D,)
     frequency: Doubles  # (D,): the share of photos in which it is above zero
     of_sentences: bool = False  # the model's texts come from a map of sentences
+    levels: Doubles | None = None  # (D,): see `Chance`
+    of_cut: Doubles | None = None  # (k,) the lines where `top_k` cuts vectors: small values are gone, the others longer
 
     def at(self, dimensions: int, top_k: int | None = None) -> Chance:
         """Return the same of vectors that are shortened so, and have length one again."""
         mean, variance = self.mean[:dimensions], self.variance[:dimensions]
         left = float((mean**2 + variance).sum()) or 1.0  # of the squared length, on average
-        chance = Chance(mean / left**0.5, variance / left, self.of_sentences)
+        levels = None if self.levels is None else self.levels[:dimensions]
+        chance = Chance(mean / left**0.5, variance / left, self.of_sentences, levels)
         if top_k is None or top_k >= dimensions:
             return chance
         whole, cut = (shorten(self._drawn, dimensions, m).astype(np.float64) for m in (None, top_k))
         change = [_ratio((cut**n).mean(axis=0), (whole**n).mean(axis=0)) for n in (1, 2)]
-        return Chance(chance.mean * change[0], chance.variance * change[1], self.of_sentences)
+        longer = float(_ratio(cut.max(axis=1), whole.max(axis=1)).mean())
+        mean, variance = chance.mean * change[0], chance.variance * change[1]
+        return replace(chance, mean=mean, variance=variance, of_cut=chance.lines * longer)
 
     @cached_property
     def _drawn(self) -> Vectors:

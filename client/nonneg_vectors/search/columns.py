@@ -5,10 +5,11 @@ also has its place in its row by size, so that `top_k` of any prefix is a compar
 """
 
 from collections import OrderedDict
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from threading import Lock
+from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
@@ -23,6 +24,7 @@ from nonneg_vectors.storage.embeddings import Embeddings
 Floats = NDArray[np.float32]
 Integers = NDArray[np.int32]
 Narrow = Integers | NDArray[np.uint16]
+NOTHING: Mapping[int, float] = MappingProxyType({})
 LENGTHS_IN_MEMORY = 6  # whose columns are not made again
 
 
@@ -153,21 +155,22 @@ class ColumnEngine(Engine):
         parts: Sequence[SparseWeights],
         most: int,
         *,
-        only: Iterable[int] = (),
+        only: Mapping[int, float] = NOTHING,
         without: Iterable[int] = (),
         exclude: Sequence[int] = (),
         unlike: Iterable[Unlike] = (),
     ) -> Matches:
-        """Return the best rows by the vectors in `columns`; all of `only` and none of `without` are active in them.
+        """Return the best rows by the vectors in `columns`, where none of `without` is active.
 
+        only: dimensions, and from which value on each must be there.
         exclude: rows that are left out. unlike: what is below its line in them. Conditions are about the whole
         vectors, at whatever length is searched.
         """
         allowed = np.ones(len(self), bool)
-        for j in only:
-            active = np.zeros(len(self), bool)
-            active[self.whole.active(j)] = True
-            allowed &= active
+        for j, line in only.items():
+            shows = np.zeros(len(self), bool)
+            shows[self.whole.active(j)[self.whole.strengths(j) >= line]] = True
+            allowed &= shows
         for j in without:
             allowed[self.whole.active(j)] = False
         for one in unlike:

@@ -8,7 +8,9 @@ from dataclasses import replace
 from typing import Self
 
 import numpy as np
+from numpy.typing import NDArray
 
+from nonneg_core.arrays import Floats
 from nonneg_core.errors import ConfigInvalid, DataInvalid
 from nonneg_vectors.expressions.weightings import ColumnStatistics, Lines
 from nonneg_vectors.search.converters import checked_ids
@@ -256,9 +258,15 @@ class Index:
             row = rows[f.id]
             if unwanted is None or not unwanted[row].any():
                 why = reasons_of(stored.indices[row], parts[row])
-                called = {d: self.names[d] for d, _ in why if d in self.names}
+                called = self._called([d for d, _ in why], stored.indices[row], stored.values[row])
                 hits.append(Hit(f.id, f.score, shown(f.payload), why, called))
         return hits
+
+    def _called(self, dimensions: Sequence[int], indices: NDArray[np.int32], values: Floats) -> dict[int, str]:
+        """Return the names of some dimensions of a stored vector, those that hold for it by the model's statistics."""
+        if self._chance is None:
+            return {d: self.names[d] for d in dimensions if d in self.names}
+        return self._chance.shown(self.names, dimensions, values[np.searchsorted(indices, dimensions)])
 
     def _are_there(self, dimensions: Iterable[int]) -> None:
         for dimension in dimensions:

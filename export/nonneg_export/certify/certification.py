@@ -18,7 +18,7 @@ from nonneg_runtime.bundle.evidence import Bounds, CertificateRecord, CheckOutco
 from nonneg_runtime.heads.head import Head
 from nonneg_runtime.words.column_facts import known_names
 from nonneg_vectors.evaluation.certificate_splits import ENOUGH, pasted_pairs, split_for_certificate
-from nonneg_vectors.evaluation.meaning import DECIDING, ClassesAndJudge, Estimates, examine
+from nonneg_vectors.evaluation.meaning import ClassesAndJudge, Estimates, examine
 from nonneg_vectors.evaluation.structure import EncoderCodes
 from nonneg_vectors.evaluation.structure import codes as numbered
 from nonneg_vectors.evaluation.uncertainty import Estimate, Interval
@@ -113,7 +113,7 @@ def _figures(looked: HeadInputs, head: Head | None, named: Numbers) -> tuple[Fig
     every = examine(
         EncoderCodes(codes.photos, {}), truth, _untrained(looked, head, columns, photos=True), only_averages=True
     )
-    return (*records(own, len(named)), *records(every, columns))
+    return (*records(own, len(named)), *records(every, columns, decide=False))
 
 
 def _embedded(looked: HeadInputs, head: Head | None) -> EncoderCodes:
@@ -165,14 +165,14 @@ FLOORS = {
 }
 
 
-def records(estimates: Mapping[str, Estimates], dimensions: int) -> tuple[FigureRecord, ...]:
+def records(estimates: Mapping[str, Estimates], dimensions: int, *, decide: bool = True) -> tuple[FigureRecord, ...]:
     """Return every figure that was measured on so many dimensions, beside its floors."""
     floors = {name: figures for name, figures in estimates.items() if name != "measured"}
     return tuple(
         FigureRecord(
             name=name,
             dimensions=dimensions,
-            decides=name in DECIDING,
+            decides=decide,
             measured=_bounds(estimate),
             floors={floor: _bounds(figures[name]) for floor, figures in floors.items()},
             above={floor: _bounds(estimate - figures[name]) for floor, figures in floors.items()},
@@ -182,15 +182,15 @@ def records(estimates: Mapping[str, Estimates], dimensions: int) -> tuple[Figure
 
 
 def verdict(figures: Sequence[FigureRecord], missing: Sequence[str]) -> tuple[CheckOutcome, str]:
-    """Pass where deciding figures lie above every floor, and the others above chance; and why."""
+    """Pass where all figures of the named dimensions lie above every floor, and the others above chance; and why."""
     comparisons = [
         (figure, floor) for figure in figures for floor in figure.floors if figure.decides or floor == CHANCE
     ]
     short = [_short_of(figure, floor) for figure, floor in comparisons if not figure.above[floor].low > 0]
-    if short:
-        return "fail", "; ".join(short)
     if missing:
         return "not decided", "; ".join(missing)
+    if short:
+        return "fail", "; ".join(short)
     deciding = ", ".join(figure.name for figure in figures if figure.decides)
     return "pass", f"{deciding} lie above {', '.join(FLOORS.values())}, by more than chance"
 
@@ -198,7 +198,7 @@ def verdict(figures: Sequence[FigureRecord], missing: Sequence[str]) -> tuple[Ch
 def not_above(figures: Sequence[FigureRecord]) -> tuple[str, ...]:
     """Return where figures that do not decide are not above a floor: it is said all the same."""
     return tuple(
-        f"{_short_of(figure, floor)}: means over dimensions do not decide"
+        f"{_short_of(figure, floor)}: means over all dimensions do not decide"
         for figure in figures
         for floor in figure.floors
         if not figure.decides and floor != CHANCE and not figure.above[floor].low > 0

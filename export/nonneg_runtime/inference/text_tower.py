@@ -28,6 +28,7 @@ from nonneg_runtime.inference.onnx_session import Session
 from nonneg_runtime.inference.runner import check_text
 
 TOKENS = "tokens"  # the graph's input: int64 (batch, length)
+WORD = "a photo of a {}"  # what a word alone is read as
 GOLDEN = "a photo of a dog"  # the text of the self-test
 MOST_CHARACTERS = 4096  # of a text, before it is cut into tokens
 Tokens = NDArray[np.int64]
@@ -227,6 +228,11 @@ class SentenceTower(Tower):
                 value=cosine,
                 limit=LEAST_COSINE,
             )
+
+    def tokens(self, text: str, *, truncate: bool = False) -> Tokens:
+        """Return a text as the encoder takes it; a word alone as the sentence that names it, which finds more."""
+        word = text.strip()
+        return super().tokens(WORD.format(word) if word.isalpha() else text, truncate=truncate)
 
     def run(self, tokens: Tokens) -> Vectors:
         """Return the columns of one text's tokens, (D,)."""

@@ -6,12 +6,13 @@ from pathlib import Path
 
 import numpy as np
 
+from nonneg_core.arrays import Doubles
 from nonneg_runtime.bundle.atlas_file import FILE_NAME as ATLAS
 from nonneg_runtime.bundle.atlas_file import Atlas
 from nonneg_runtime.bundle.bundle_folder import SHIPPED, Bundle, shipped_names
-from nonneg_runtime.bundle.manifest import read_manifest
+from nonneg_runtime.bundle.manifest import Manifest, read_manifest
 from nonneg_runtime.words.names import Name, Names, read_names
-from nonneg_vectors.expressions.weightings import Chance, ColumnStatistics
+from nonneg_vectors.expressions.weightings import NAMED, Chance, ColumnStatistics
 
 
 def known_names(bundle: Bundle) -> Mapping[int, Name]:
@@ -98,4 +99,15 @@ def _read(folder: Path, _digest: str) -> ColumnStatistics:
         np.array(columns.variance),
         np.array(columns.frequency),
         manifest.sentences is not None,
+        _levels(folder, manifest),
     )
+
+
+def _levels(folder: Path, manifest: Manifest) -> Doubles | None:
+    """Return from how many deviations on each dimension shows what the model calls it; NaN where it says nothing."""
+    if manifest.names is None:
+        return None
+    levels = np.full(manifest.dimensions, np.nan)
+    for name in read_names(folder / manifest.names.file, manifest.dimensions).names:
+        levels[name.dimension] = NAMED if name.level is None else name.level
+    return levels

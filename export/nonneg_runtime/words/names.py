@@ -18,7 +18,7 @@ class _Record(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-NameSource = Literal["direction", "photos", "atlas"]
+NameSource = Literal["direction", "captions", "atlas"]
 
 
 class Name(_Record):
@@ -29,8 +29,8 @@ class Name(_Record):
     common: str = Field(default="", description="what it is called in everyday words, where that differs")
     source: NameSource = Field(
         default="direction",
-        description="direction: the column lies along a direction of the backbone's classifier; photos: the class or "
-        "group that most of its strongest photos belong to; atlas: the label of most of its examples in an atlas",
+        description="direction: the column lies along a direction of the backbone's classifier; captions: a word "
+        "that captions of most of its strongest photos say; atlas: the label of most of its examples in an atlas",
     )
     klass: int | None = Field(default=None, ge=0, alias="class", description="the classifier's class, of a direction")
     faithfulness: float | None = Field(default=None, description="cosine of a direction with its class's own")
@@ -42,6 +42,11 @@ class Name(_Record):
         default=None,
         ge=1,
         description="place of the class's one photo, the column refitted without it: weaker evidence",
+    )
+    level: float | None = Field(
+        default=None,
+        description="deviations above the mean of ordinary photos from which on a photo shows what captions name; "
+        "columns along classes have one level together",
     )
 
     @property

@@ -20,7 +20,7 @@ from nonneg_runtime.words.column_facts import chance_of, names_of
 from nonneg_runtime.words.text_vector import Given, resolved
 from nonneg_server.engine.jobs import done_by_worker, too_late
 from nonneg_server.engine.workers import Workers
-from nonneg_server.models.dimensions import card
+from nonneg_server.models.dimensions import card, naming
 from nonneg_vectors.expressions.expression import Expression
 from nonneg_vectors.expressions.weightings import Resolved, SparseRow
 
@@ -110,10 +110,12 @@ def explain(bundle: Bundle, a: Vectors, b: Vectors, limit: int) -> dict[str, Any
     cosine = float(products.sum())
     order = np.argsort(-products, kind="stable")[:limit]
     order = order[products[order] > 0]
+    shown = chance_of(bundle, len(a)).shown(names_of(bundle), order.tolist(), np.minimum(a, b)[order].tolist())
     with open_atlas(bundle) or nullcontext() as atlas:
         listed = [
             {
                 **card(bundle, atlas, int(j)),
+                **({} if int(j) in shown else naming(None)),
                 "values": [float(a[j]), float(b[j])],
                 "contribution": float(products[j]),
                 "share": float(products[j]) / cosine,

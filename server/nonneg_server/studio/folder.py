@@ -10,6 +10,7 @@ from typing import Any
 from nonneg_core.errors import NotFound
 from nonneg_vectors.curation.collection import Collection, as_json
 from nonneg_vectors.curation.curation_parts import CurationOptions, curate
+from nonneg_vectors.expressions.weightings import ColumnStatistics
 from nonneg_vectors.search.columns import ColumnEngine
 
 REMEMBERED = 64  # questions
@@ -83,9 +84,11 @@ Sections = list[dict[str, Any]]
 Tell = Callable[[int, int | None], None]  # how far the search is
 
 
-def groups_of(collection: Collection, names: Mapping[int, str], tell: Tell) -> Sections:
+def groups_of(
+    collection: Collection, names: Mapping[int, str], tell: Tell, statistics: ColumnStatistics | None = None
+) -> Sections:
     """Return what curation says of a collection, with the photos' ids in place of where they are."""
-    sections = as_json(curate(collection, CurationOptions(PARTS, names=names, shown=tell)))
+    sections = as_json(curate(collection, CurationOptions(PARTS, names=names, statistics=statistics, shown=tell)))
     for section in sections:
         for group in section["groups"]:
             group["photos"] = len(group["findings"])

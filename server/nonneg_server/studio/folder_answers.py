@@ -17,6 +17,7 @@ from nonneg_server.models.served_models import lengths
 from nonneg_server.studio.folder import IndexedFolder
 from nonneg_vectors.curation.neighbours import PairLimits, Pairs, copies
 from nonneg_vectors.expressions.expression import Dimension
+from nonneg_vectors.expressions.weightings import Chance
 
 
 class Cards:
@@ -30,6 +31,11 @@ class Cards:
     def __call__(self, j: int) -> dict[str, Any]:
         """Return one dimension in a list of others."""
         return {"dimension": j, "name": self.names.get(j), "term": self.term(j)}
+
+    def of(self, z: Vectors, chance: Chance) -> "Cards":
+        """Return the dimensions with the names that hold for a photo, whose vector has length one."""
+        there = np.flatnonzero(self.named[: len(z)] & (z > 0))
+        return Cards(chance.shown(self.names, there.tolist(), z[there].tolist()), len(self.named))
 
     def term(self, j: int) -> str:
         """Return a dimension as an expression says it: by its name where one dimension alone has it."""
@@ -49,19 +55,20 @@ def bars(z: Vectors, cards: Cards, limit: int, *, named: bool = False) -> list[d
     return [_bar(j, float(z[j]), float(z[j]) ** 2, cards) for j in order]
 
 
-def pair(a: Vectors, b: Vectors, cards: Cards, limit: int) -> dict[str, Any]:
+def pair(a: Vectors, b: Vectors, cards: Cards, chance: Chance, limit: int) -> dict[str, Any]:
     """Return what two vectors of length one share and do not; the parts of what is shared sum to the cosine."""
+    of_both = cards.of(np.minimum(a, b), chance)
     products = a.astype(np.float64) * b.astype(np.float64)
     cosine = float(products.sum())
     shared = [
-        {**_bar(int(j), float(products[j]), float(products[j]) / cosine, cards), "values": [float(a[j]), float(b[j])]}
+        {**_bar(int(j), float(products[j]), float(products[j]) / cosine, of_both), "values": [float(a[j]), float(b[j])]}
         for j in _largest(products, limit)
     ]
     return {
         "cosine": cosine,
         "shared": shared,
-        "only_a": _only(a, b, cards, limit),
-        "only_b": _only(b, a, cards, limit),
+        "only_a": _only(a, b, cards.of(a, chance), limit),
+        "only_b": _only(b, a, cards.of(b, chance), limit),
         "counts": [int(((a > 0) & (b == 0)).sum()), int((products > 0).sum()), int(((b > 0) & (a == 0)).sum())],
         "rest": cosine - sum(bar["value"] for bar in shared),
     }
@@ -112,16 +119,15 @@ STRONGEST = 48
 EXEMPLARS = 3
 
 
-def meaning(folder: IndexedFolder, j: int, evidence: Evidence, cards: Cards) -> dict[str, Any]:
-    """Return what this folder says of a dimension, beside what its calibration said."""
+def meaning(folder: IndexedFolder, j: int, line: float, evidence: Evidence, cards: Cards) -> dict[str, Any]:
+    """Return what this folder says of a dimension, beside what its calibration said; `line`: from which on it shows."""
     whole = folder.engine.whole
-    count = int(whole.counts[j])
-    here, mean = count / max(1, len(folder)), float(folder.engine.means[j])
+    here, mean = int(whole.counts[j]) / max(1, len(folder)), float(folder.engine.means[j])
     return {
         "photos": [
             {**folder.entry(i), "value": float(value)} for i, value in zip(*whole.strongest(j, STRONGEST), strict=True)
         ],
-        "count": count,
+        "count": int((whole.strengths(j) >= line).sum()),
         "of": len(folder),
         "frequency": here,
         "mean": mean,

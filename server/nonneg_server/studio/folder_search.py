@@ -17,7 +17,7 @@ from nonneg_server.studio.folder import IndexedFolder
 from nonneg_server.studio.folder_answers import Cards, bars
 from nonneg_vectors.expressions.expression import Dimension, Expression, Leaf, Photo, Term, Words, dimension_of
 from nonneg_vectors.expressions.expression_parser import parse
-from nonneg_vectors.expressions.weightings import Meanings, Resolved, SparseRow, as_row, resolve
+from nonneg_vectors.expressions.weightings import Chance, Meanings, Resolved, SparseRow, as_row, resolve
 from nonneg_vectors.search.columns import Columns, Matches
 
 
@@ -221,7 +221,7 @@ def search(folder: IndexedFolder, query: PhotoQuery, length: SearchLength, page:
     best = float(matches.scores[matches.order].max(initial=0.0))
     line = chance.of_query(query.expression or ONE_DIMENSION, weighting.parts).at(best)
     above = matches.count(line)
-    weights = _together(weighting, length.dimensions)
+    weights, stored = _together(weighting, length.dimensions), stored_chance(query.bundle, folder)
     whole = columns is engine.whole and length.top_k is None
     return {
         "asked": bars(unit(weights), cards, ASKED),
@@ -230,7 +230,7 @@ def search(folder: IndexedFolder, query: PhotoQuery, length: SearchLength, page:
             {
                 **folder.entry(i),
                 "score": float(matches.scores[i]),
-                "reasons": _reasons(folder, i, weights, top_k, columns, cards),
+                "reasons": _reasons(folder, i, weights, top_k, columns, cards, chance),
             }
             for i in matches.order[page.offset : page.offset + page.limit].tolist()
         ],
@@ -241,13 +241,14 @@ def search(folder: IndexedFolder, query: PhotoQuery, length: SearchLength, page:
         "bytes": round(min(BYTES * columns.entries, 4.0 * length.dimensions), 1),
         "whole_bytes": round(BYTES * engine.whole.entries, 1),
         "agreement": _agreement(folder, query, frozenset(matches.order[:COMPARED].tolist()), whole),
-        "facets": facets(folder, matches.order[: min(FACETTED, max(above, FEWEST))], cards),
+        "facets": facets(folder, matches.order[: min(FACETTED, max(above, FEWEST))], cards, stored),
     }
 
 
 def _matches(folder: IndexedFolder, query: PhotoQuery, columns: Columns, weighting: Resolved, most: int) -> Matches:
     unwanted = {"without": weighting.without, "unlike": weighting.unlike}
-    conditions: dict[str, Any] = {"only": query.only, "exclude": query.itself, **unwanted}
+    lines = stored_chance(query.bundle, folder).lines
+    conditions: dict[str, Any] = {"only": {j: lines[j] for j in query.only}, "exclude": query.itself, **unwanted}
     return folder.engine.matches(columns, weighting.parts, most, **conditions)
 
 
@@ -260,11 +261,12 @@ def _together(weighting: Resolved, dimensions: int) -> Vectors:
 
 
 def _reasons(
-    folder: IndexedFolder, i: int, weights: Vectors, top_k: int | None, columns: Columns, cards: Cards
+    folder: IndexedFolder, i: int, weights: Vectors, top_k: int | None, columns: Columns, cards: Cards, chance: Chance
 ) -> list[dict[str, Any]]:
     """Return the largest parts of a score, and the largest of those whose dimension has a name."""
     z = shorten(folder.engine.dense(i), len(weights), top_k, normalize=False)
-    parts = weights * z / columns.lengths[i]  # (k,)
+    z /= columns.lengths[i]
+    parts, cards = weights * z, cards.of(z, chance)  # (k,)
     total = float(parts.sum()) or 1.0
     order = np.flatnonzero(z)
     order = order[np.lexsort((-z[order], -parts[order]))]
@@ -285,7 +287,12 @@ def _agreement(folder: IndexedFolder, query: PhotoQuery, first: frozenset[int], 
     return len(best & first) / len(best) if best else None
 
 
-def facets(folder: IndexedFolder, result: NDArray[np.intp], cards: Cards) -> list[dict[str, Any]]:
+def stored_chance(bundle: Bundle, folder: IndexedFolder) -> Chance:
+    """Return what random photos share, of vectors as the folder stores them."""
+    return chance_of(bundle, folder.dimensions, folder.collection.cut)
+
+
+def facets(folder: IndexedFolder, result: NDArray[np.intp], cards: Cards, stored: Chance) -> list[dict[str, Any]]:
     """Return the dimensions whose mean in the result is the most standard deviations above that over all photos."""
     if not len(result):
         return []
@@ -293,10 +300,14 @@ def facets(folder: IndexedFolder, result: NDArray[np.intp], cards: Cards) -> lis
     variance = engine.norms.astype(np.float64) ** 2 / len(folder) - engine.means.astype(np.float64) ** 2
     telling = (z.sum(axis=0, dtype=np.float64) / len(z) - engine.means) / np.sqrt(np.maximum(variance, 1e-12))
     telling[~cards.named[: folder.dimensions]] *= UNNAMED
-    inside, counts = np.count_nonzero(z, axis=0), engine.whole.counts
-    order = np.argsort(-telling, kind="stable")[:FACETS]
+    inside = np.count_nonzero((z > 0) & (z >= stored.lines), axis=0)
+    order = [j for j in np.argsort(-telling, kind="stable").tolist() if inside[j] and telling[j] > 0][:FACETS]
     return [
-        {**cards(j), "in_result": int(inside[j]), "of": len(z), "count": int(counts[j])}
-        for j in order.tolist()
-        if telling[j] > 0
+        {
+            **cards(j),
+            "in_result": int(inside[j]),
+            "of": len(z),
+            "count": int((engine.whole.strengths(j) >= stored.lines[j]).sum()),
+        }
+        for j in order
     ]

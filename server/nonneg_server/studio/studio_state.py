@@ -11,7 +11,7 @@ from nonneg_core.errors import NotFound, RequestInvalid
 from nonneg_core.shortening import Vectors, check_dimensions, check_top_k, shorten
 from nonneg_runtime.bundle.atlas_file import open_atlas
 from nonneg_runtime.bundle.bundle_folder import Bundle
-from nonneg_runtime.words.column_facts import chance_of, known_names
+from nonneg_runtime.words.column_facts import chance_of, known_names, statistics_of
 from nonneg_server.engine.jobs import Text
 from nonneg_server.models.dimensions import check_dimension, examples, naming
 from nonneg_server.models.explanation import maps_of, scaled
@@ -19,8 +19,8 @@ from nonneg_server.pipeline.request_pipeline import serve, served
 from nonneg_server.requests.inputs import Incoming
 from nonneg_server.requests.parameters import Bars, ComparedPair, Parameters, Searched, Sized, several
 from nonneg_server.studio import folder_answers as answers
-from nonneg_server.studio.folder import Grouping, IndexedFolder, groups_of
-from nonneg_server.studio.folder_search import Page, SearchLength, photo_query, search
+from nonneg_server.studio.folder import Grouping, IndexedFolder, Sections, Tell, groups_of
+from nonneg_server.studio.folder_search import Page, SearchLength, photo_query, search, stored_chance
 from nonneg_server.studio.pictures import LARGE, PREFIX, THUMBNAIL, Pictures, SmallerCopies, Thumbnails, Upload, Uploads
 from nonneg_vectors.expressions.expression import Expression, Words
 from nonneg_vectors.expressions.expression_parser import parse
@@ -43,7 +43,7 @@ class Studio:
         self._cards: answers.Cards | None = None
         self._known: object = None  # the names that the cards were made of
         self._shown_most: dict[int, list[str]] = {}
-        self._grouping = Grouping(lambda tell: groups_of(self._indexed().collection, self.cards.names, tell))
+        self._grouping = Grouping(self._groups)
 
     @property
     def bundle(self) -> Bundle:
@@ -76,7 +76,8 @@ class Studio:
     def bars(self, photo: str, options: Bars) -> dict[str, Any]:
         """Return a photo's dimensions, the strongest first."""
         z = shorten(self._vector(photo), self._length(options), options.top_k)
-        chart = answers.bars(z, self.cards, options.limit, named=options.named)
+        cards = self.cards.of(z, chance_of(self.bundle, len(z), options.top_k))
+        chart = answers.bars(z, cards, options.limit, named=options.named)
         return {
             **self._entry(photo),
             "dimensions": len(z),
@@ -153,10 +154,11 @@ class Studio:
     def _pair(self, options: ComparedPair) -> dict[str, Any]:
         k = self._length(options)
         a, b = (shorten(self._vector(photo), k, options.top_k) for photo in (options.a, options.b))
-        answer = answers.pair(a, b, self.cards, options.limit)
+        chance = chance_of(self.bundle, k, options.top_k)
+        answer = answers.pair(a, b, self.cards, chance, options.limit)
         for side in ("shared", "only_a", "only_b"):
             answer[side] = [self._shown_by(bar) for bar in answer[side]]
-        line = chance_of(self.bundle, k, options.top_k).line([as_row(a), as_row(b)])
+        line = chance.line([as_row(a), as_row(b)])
         return {"a": self._entry(options.a), "b": self._entry(options.b), **answer, "chance": line}
 
     async def _judged(self, pair: tuple[str, str], deadline: float) -> dict[str, Any]:
@@ -179,7 +181,8 @@ class Studio:
         check_dimension(manifest, j)
         here = None
         if folder is not None and j < folder.dimensions:
-            here = answers.meaning(folder, j, manifest.columns, self.cards)
+            line = float(stored_chance(bundle, folder).lines[j])
+            here = answers.meaning(folder, j, line, manifest.columns, self.cards)
         return {
             **self.cards(j),
             "frequency": manifest.columns.frequency[j],
@@ -188,6 +191,9 @@ class Studio:
             "examples": [example["image"] for example in examples(manifest, open_atlas(bundle), j)],
             "here": here,
         }
+
+    def _groups(self, tell: Tell) -> Sections:
+        return groups_of(self._indexed().collection, self.cards.names, tell, statistics_of(self.bundle))
 
     @property
     def grouping(self) -> Grouping:

@@ -71,7 +71,7 @@ def test_a_photo_that_may_show_a_class_counts_neither_for_nor_against_it_and_aga
 
 def test_only_the_precisions_along_a_class_are_new() -> None:
     names = (
-        Name(dimension=0, name="mostly dog", source="photos", precision=0.8, photos=60),
+        Name(dimension=0, name="dog", source="captions", precision=0.8, photos=60),
         Name.model_validate({"dimension": 1, "name": "beagle", "class": BEAGLE, "rank": 2}),
         Name.model_validate({"dimension": 2, "name": "ant", "class": ANT, "precision": 0.9, "photos": 20, "rank": 1}),
     )
@@ -84,8 +84,8 @@ def test_only_the_precisions_along_a_class_are_new() -> None:
     assert (found.names[1].precision, found.names[1].photos, found.names[1].rank) == (0.8, 5, 2)
     assert (found.names[2].precision, found.names[2].photos, found.names[2].rank) == (None, 0, 1)
     assert (found.rank_on, found.chosen_on) == ("one", "others")
-    assert found.precision_on == "now; of names from photos: before"
-    assert rechecked(found, codes, shown, "later").precision_on == "later; of names from photos: before"
+    assert found.precision_on == "now; of names from captions: before"
+    assert rechecked(found, codes, shown, "later").precision_on == "later; of names from captions: before"
     directions = held.model_copy(update={"names": names[1:]})
     assert rechecked(directions, codes, shown, "now").precision_on == "now"
 
@@ -113,11 +113,11 @@ def test_the_command_measures_precisions_and_leaves_all_else(evidence: Path, tmp
     assert made.manifest.model_dump(exclude=same) == before.manifest.model_dump(exclude=same)
     assert made.manifest.names.stability == before.manifest.names.stability
     names, former = (read_names(bundle.path / "names.json", 2048) for bundle in (made, before))
-    of_photos = former.precision_on.rpartition("names from photos: ")[2]
-    assert made.manifest.names.data == f"six photos; of names from photos: {of_photos}"
+    of_photos = former.precision_on.rpartition("names from captions: ")[2]
+    assert made.manifest.names.data == f"six photos; of names from captions: {of_photos}"
     checked = [name for name in names.names if name.source == "direction" and name.precision is not None]
     assert [(name.name, name.photos) for name in checked] == [("beagle", 5)]
-    assert made.manifest.names.checked == 1 + sum(name.source == "photos" for name in names.names)
+    assert made.manifest.names.checked == 1 + sum(name.source == "captions" for name in names.names)
     assert [name.rank for name in names.names] == [name.rank for name in former.names]
     for path in before.path.iterdir():
         if path.name not in ("names.json", "manifest.json"):

@@ -64,14 +64,15 @@ async def test_the_parts_of_a_hit_sum_to_its_score_where_all_are_listed(
         assert sum(reason["share"] for reason in hit["reasons"]) == pytest.approx(1, abs=1e-5)
 
 
-async def test_what_is_unwanted_is_active_in_no_hit_and_what_is_required_in_each(
-    studio: httpx.AsyncClient, vectors: Vectors
+async def test_what_is_unwanted_is_active_in_no_hit_and_what_is_required_shows_in_each(
+    studio: httpx.AsyncClient, vectors: Vectors, bundle: Bundle
 ) -> None:
-    counts = (vectors > 0).sum(axis=0)
-    common, other = (int(j) for j in np.argsort(np.abs(counts - len(NAMES) / 2))[:2])
+    common = int(np.argmin(np.abs((vectors > 0).sum(axis=0) - len(NAMES) / 2)))
+    shows = (vectors > 0) & (vectors >= chance_of(bundle, WIDTH).lines)
+    other = int(np.argmax(((vectors[:, [common]] == 0) & shows)[2:].sum(axis=0)))
     body = await found(studio, expression=f"{NAMES[1]} !dim:{common}", only=other, limit=100, dimensions=max(common, 2))
     names = {hit["name"] for hit in body["hits"]}
-    allowed = {n for i, n in enumerate(NAMES) if vectors[i, common] == 0 and vectors[i, other] > 0}
+    allowed = {n for i, n in enumerate(NAMES) if vectors[i, common] == 0 and shows[i, other]}
     assert names <= allowed
     assert 0 < len(names) == body["total"]
 
@@ -99,12 +100,15 @@ async def test_the_expression_comes_back_in_its_parts(studio: httpx.AsyncClient)
 
 
 async def test_the_whole_length_agrees_with_itself_and_counts_facets_over_all_photos(
-    studio: httpx.AsyncClient, vectors: Vectors
+    studio: httpx.AsyncClient, vectors: Vectors, bundle: Bundle
 ) -> None:
     body = await found(studio, expression=NAMES[0])
     assert body["agreement"] == 1
-    for facet in body["facets"]:
-        assert facet["count"] == (vectors[:, facet["dimension"]] > 0).sum()
+    counts = ((vectors > 0) & (vectors >= chance_of(bundle, WIDTH).lines)).sum(axis=0)
+    assert {facet["dimension"]: facet["count"] for facet in body["facets"]} == {
+        facet["dimension"]: counts[facet["dimension"]] for facet in body["facets"]
+    }
+    assert min(facet["in_result"] for facet in body["facets"]) > 0
     assert (await found(studio, expression=NAMES[0], dimensions=2, top_k=1))["agreement"] < 1
 
 

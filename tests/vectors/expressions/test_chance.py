@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -37,3 +39,30 @@ def test_a_query_of_a_rare_dimension_has_a_lower_line_than_one_of_a_frequent_dim
     chance = STATISTICS.at(D)
     rare, frequent = (chance.line([(np.int32([j]), np.float32([1]))]) for j in (D - 1, 0))
     assert rare < frequent
+
+
+def test_a_name_is_shown_from_the_level_of_its_dimension_on_at_every_length() -> None:
+    levels = np.full(len(STATISTICS.mean), np.nan)
+    levels[:2] = 9, 3
+    statistics = replace(STATISTICS, levels=levels)
+    names = {0: "otter", 1: "boat", 2: "mine"}
+    for size in ((len(levels), None), (len(levels) // 2, None), (len(levels), 5)):
+        lines = statistics.at(*size).lines
+        for above in (True, False):
+            values = lines[:3] + (1e-6 if above else -1e-6)
+            assert statistics.at(*size).shown(names, range(3), values) == (names if above else {2: "mine"})
+    whole, short, cut = (
+        statistics.at(*size) for size in ((len(levels), None), (len(levels) // 2, None), (len(levels), 5))
+    )
+    np.testing.assert_allclose(whole.lines[1], whole.mean[1] + 3 * whole.deviations[1])
+    assert (short.lines[:2] > whole.lines[:2]).all()  # what is left of a vector is longer
+    assert (cut.lines[:2] > whole.lines[:2]).all()
+
+
+def test_the_deviation_of_a_dimension_is_that_of_a_query_of_it_alone() -> None:
+    chance = STATISTICS.at(len(STATISTICS.mean))
+    for j in (0, 3):
+        row = (np.array([j], np.int32), np.ones(1, np.float32))
+        assert chance.line([row], 1.5) == pytest.approx(
+            min(0.99, chance.mean[j] + 1.5 * chance.deviations[j]), abs=1e-6
+        )

@@ -45,8 +45,8 @@ export class Dimension {
       h(
         "dl",
         { class: "figures" },
-        here && figure("of the photos here", percent(here.frequency), `${thousands(here.count)} of ${thousands(here.of)}`),
-        figure("where the model was measured", percent(found.frequency), here && times(here.drift.frequency, "as often here", "rarer here", "as often here")),
+        here && figure("of the photos here", percent(here.count / here.of), `${thousands(here.count)} of ${thousands(here.of)} show it`),
+        figure("active where the model was measured", percent(found.frequency), here && times(here.drift.frequency, "as often here", "rarer here", "as often here")),
         here && figure("mean strength here", here.mean.toFixed(4), times(here.drift.mean, "what was measured", "weaker than measured", "as was measured")),
       ),
       here?.company.length ? h("h2", {}, "Goes together with") : null,

@@ -54,7 +54,7 @@ export class Search {
       h("button", { type: "submit" }, "Search"),
     );
     this.conditions = h("div", { class: "facets", role: "group", "aria-label": "Dimensions of the search" });
-    this.facets = h("div", { class: "facets", role: "group", "aria-label": "Only photos in which this is active" });
+    this.facets = h("div", { class: "facets", role: "group", "aria-label": "Only photos that show this" });
     this.results = h("div", {
       class: "results",
       onmouseover: (event) => this.point(event),
