@@ -41,5 +41,5 @@ USER 10001
 EXPOSE 8000
 STOPSIGNAL SIGTERM
 HEALTHCHECK --interval=10s --timeout=3s --start-period=10s --retries=3 \
-    CMD ["python", "-c", "import os, urllib.request as u; u.urlopen(f'http://127.0.0.1:{os.environ[\"NONNEG_PORT\"]}/readyz', timeout=2)"]
+    CMD ["python", "-c", "import os, ssl, urllib.request as u; e = os.environ; s = 's' if e.get('NONNEG_TLS_CERT') else ''; c = ssl.create_default_context(); c.check_hostname = False; c.verify_mode = ssl.CERT_NONE; u.urlopen(f'http{s}://127.0.0.1:{e[\"NONNEG_PORT\"]}/readyz', timeout=2, context=c)"]
 CMD ["nonneg", "serve"]

@@ -149,7 +149,7 @@ def address_of(process: subprocess.Popen[str], seconds: float = 120) -> str:
         except Empty:
             if process.poll() is not None:
                 break
-        found = re.search(r"http://[\w.\[\]:]+:\d+", seen)
+        found = re.search(r"https?://[\w.\[\]:]+:\d+", seen)
         if found:
             return found[0]
     raise AssertionError(f"no server came up:\n{seen}")

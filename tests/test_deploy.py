@@ -101,5 +101,10 @@ def test_the_service_file_runs_the_command_and_outlasts_the_grace_period() -> No
     unit.optionxform = str  # type: ignore[assignment, method-assign]
     unit.read(DEPLOY / "nonneg.service")
     service = unit["Service"]
+    text = (DEPLOY / "nonneg.service").read_text()
+    credentials = re.findall(r"^#LoadCredential=(\S+):/", text, re.MULTILINE)
+    settings = dict(re.findall(r"^#Environment=(NONNEG_\w+)=%d/(\S+)$", text, re.MULTILINE))
+    assert list(settings.values()) == credentials != []  # DynamicUser cannot read what root alone may
+    assert settings.keys() <= {variable(name) for name in Settings.model_fields}
     assert service["ExecStart"].endswith("nonneg serve")
     assert float(service["TimeoutStopSec"]) > Settings().drain + Settings().grace + LAST_RESORT

@@ -5,9 +5,13 @@ from __future__ import annotations
 import ast
 import json
 import re
+import ssl
 import subprocess
 import sys
+from functools import partial
+from http.server import HTTPServer, SimpleHTTPRequestHandler
 from pathlib import Path
+from threading import Thread
 
 import pytest
 
@@ -120,12 +124,37 @@ def test_it_runs_what_the_page_on_installing_says(stages: list[list[Instruction]
     assert f"NONNEG_PORT={port}" in " ".join(values(stages[-1], "ENV"))
 
 
-def test_its_health_check_asks_readyz_and_is_valid_python(stages: list[list[Instruction]]) -> None:
+def context_of(folder: Path) -> ssl.SSLContext:
+    """What serves with a certificate that only this test knows."""
+    cert, key = folder / "cert.pem", folder / "key.pem"
+    line = f"openssl req -x509 -newkey rsa:2048 -nodes -days 1 -subj /CN=x -out {cert} -keyout {key}"
+    try:
+        subprocess.run(line.split(), check=True, capture_output=True)
+    except FileNotFoundError:
+        pytest.skip("no openssl here")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(cert, key)
+    return context
+
+
+def test_its_health_check_asks_readyz_with_and_without_tls(stages: list[list[Instruction]], tmp_path: Path) -> None:
     check = values(stages[-1], "HEALTHCHECK")[0]
     command = json.loads(check[check.index("[") :])
     assert command[:2] == ["python", "-c"]
     ast.parse(command[2])
     assert "/readyz" in command[2]
+    (tmp_path / "readyz").write_text("")
+    folder = partial(SimpleHTTPRequestHandler, directory=str(tmp_path))
+    for secure in (False, True):
+        with HTTPServer(("127.0.0.1", 0), folder) as server:
+            environment = {"NONNEG_PORT": str(server.server_port)}
+            if secure:
+                server.socket = context_of(tmp_path).wrap_socket(server.socket, server_side=True)
+                environment["NONNEG_TLS_CERT"] = str(tmp_path / "cert.pem")
+            Thread(target=server.handle_request, daemon=True).start()
+            line = [sys.executable, "-c", command[2]]
+            done = subprocess.run(line, env=environment, capture_output=True, timeout=20, check=False)
+            assert done.returncode == 0, done.stderr
     gone = subprocess.run(
         [sys.executable, "-c", command[2]], env={"NONNEG_PORT": "9"}, capture_output=True, timeout=20, check=False
     )

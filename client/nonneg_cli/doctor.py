@@ -11,12 +11,14 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from subprocess import DEVNULL, PIPE
 from typing import TYPE_CHECKING, Literal
 
 import click
 
 from nonneg_core.errors import NonnegError
 from nonneg_core.process.cores_and_allocator import affinity, available_cores, cgroup_quota
+from nonneg_core.process.python_child import start_python
 from nonneg_core.terminal.installing import extra_hint
 from nonneg_core.version import __version__
 from nonneg_server.http.connection_limits import open_files, raise_file_limit
@@ -156,8 +158,26 @@ def self_test(model: Path | None) -> Iterator[Diagnosis]:
                 if diagnosis.verdict == "ok"
                 else replace(diagnosis, verdict="note", fix="nothing: it is not used here")
             )
+        if all(map(installed, EXTRAS["server"])):
+            yield memory(bundle)
         if installed("onnxruntime-gpu"):  # it names CUDA wherever it is; whether it runs there, only a session shows
             yield answered("gpu", bundle, "cuda")
+
+
+def memory(bundle: "Bundle") -> Diagnosis:
+    """Return what a server of this model takes before its first image: one is started, and ended when it is ready."""
+    command = ("serve", "--host", "127.0.0.1", "--port", "0", "--model", str(bundle.path), "--drain", "0")
+    with start_python("nonneg_cli", *command, stdout=PIPE, stderr=DEVNULL) as server:
+        assert server.stdout is not None
+        ready = server.stdout.readline()
+        status = Path(f"/proc/{server.pid}/status")
+        peak = status.read_text().partition("VmHWM:")[2].split() if ready and status.exists() else []
+        server.terminate()
+    if not peak:
+        why = "this system does not tell it" if ready else "the server did not start: see `nonneg serve`"
+        return Diagnosis("memory", "note", f"not measured: {why}")
+    need = f"{int(peak[0]) // 1024} MB for a server of {bundle.manifest.name} when it is ready"
+    return Diagnosis("memory", "ok", f"{need}, plus --image-memory and --upload-bytes (512 MB each, if not set)")
 
 
 def answered(subject: str, bundle: "Bundle", provider: str | None = None) -> Diagnosis:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Iterable
 from contextlib import aclosing
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from nonneg_client.embedder import Model, OnError
@@ -79,6 +80,7 @@ class AsyncClient:
     ) -> AsyncGenerator[BatchResult, None]:
         """Yield the answers batch by batch, in order, with a bounded number of requests under way."""
         pace = RateController(self.settings.in_flight)
+        options = replace(options, model=self.settings.pinned(options.model))
         places = asyncio.Semaphore(self.settings.in_flight)
         running: set[asyncio.Task[BatchResult]] = set()
 
@@ -102,12 +104,12 @@ class AsyncClient:
 
     async def model(self, name: str | None = None) -> Model:
         """Return the server's model of this name, without one its default model."""
-        return Model.of(await self._get(transport.model_path(name)))
+        return Model.of(await self._get(transport.model_path(self.settings.pinned(name))))
 
     async def query(self, expression: str, dimensions: int | None = None, *, model: str | None = None) -> Query:
         """Return what an expression stands for, as the server reads it; photos are read here and sent along."""
         read = parse(expression)
-        content = await asyncio.to_thread(transport.request_of, read, dimensions, model)
+        content = await asyncio.to_thread(transport.request_of, read, dimensions, self.settings.pinned(model))
         try:
             return transport.query_of(
                 transport.json_of(await self._answer("POST", QUERY, content=content, headers=transport.JSON)), read
@@ -119,7 +121,7 @@ class AsyncClient:
         self, model: str | None = None, *, sort: str = "dimension", named: bool = False, contains: str | None = None
     ) -> list[dict[str, Any]]:
         """Return a served model's dimensions, as GET /models/{model}/dimensions tells them, all pages together."""
-        name = model or (await self.model()).name
+        name = self.settings.pinned(model) or (await self.model()).name
         pages = transport.list_dimensions(name, transport.dimension_parameters(sort, named, contains))
         try:
             path = next(pages)

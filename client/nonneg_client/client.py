@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Generator, Iterable
 from concurrent.futures import Future, wait
+from dataclasses import replace
 from functools import partial
 from queue import SimpleQueue
 from typing import Any, TypeVar, Unpack
@@ -100,6 +101,7 @@ class Client(Embedder):
     ) -> Generator[BatchResult, None, None]:
         """Yield the answers batch by batch, in order, with a bounded number of requests under way."""
         pace = RateController(self.settings.in_flight)
+        options = replace(options, model=self.settings.pinned(options.model))
         stop = threading.Event()
         threads = Threads(self.settings.in_flight)
 
@@ -121,19 +123,20 @@ class Client(Embedder):
 
     def model(self, name: str | None = None) -> Model:
         """Return the server's model of this name, without one its default model."""
-        return Model.of(self._get(transport.model_path(name)))
+        return Model.of(self._get(transport.model_path(self.settings.pinned(name))))
 
     def query(self, expression: str, dimensions: int | None = None, *, model: str | None = None) -> Query:
         """Return what an expression stands for, as the server reads it; photos are read here and sent along."""
         read = parse(expression)
-        return transport.query_of(self._posted(QUERY, transport.request_of(read, dimensions, model)), read)
+        content = transport.request_of(read, dimensions, self.settings.pinned(model))
+        return transport.query_of(self._posted(QUERY, content), read)
 
     def dimensions(
         self, model: str | None = None, *, sort: str = "dimension", named: bool = False, contains: str | None = None
     ) -> list[dict[str, Any]]:
         """Return a served model's dimensions, as GET /models/{model}/dimensions tells them, all pages together."""
         pages = transport.list_dimensions(
-            model or self.model().name, transport.dimension_parameters(sort, named, contains)
+            self.settings.pinned(model) or self.model().name, transport.dimension_parameters(sort, named, contains)
         )
         try:
             path = next(pages)

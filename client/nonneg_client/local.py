@@ -113,10 +113,11 @@ class Encoder(Embedder):
 
     def _check(self, options: Options) -> None:
         manifest = self.bundle.manifest
-        if options.model not in (None, manifest.name):
+        if options.model and "@" not in options.model and options.model != manifest.name:
             raise ModelNotFound(
                 f"this bundle is {manifest.name}, not {options.model}", fix="omit model=", value=options.model
             )
+        manifest.check_pin(options.model or "")
         check_dimensions(options.dimensions, manifest.dimensions)
         check_top_k(options.top_k)
 

@@ -27,7 +27,7 @@ NonnegError                      500  internal
 ├── DeadlineExceeded             504  deadline_exceeded
 ├── ConnectionFailed              -   connection_failed
 ├── ResponseInvalid               -   response_invalid
-├── FingerprintMismatch           -   fingerprint_mismatch
+├── FingerprintMismatch          409  fingerprint_mismatch
 ├── BundleInvalid                 -   bundle_invalid
 │   ├── DigestMismatch            -   digest_mismatch
 │   └── SchemaUnknown             -   schema_unknown
@@ -237,6 +237,8 @@ class ResponseInvalid(NonnegError):
 
 class FingerprintMismatch(NonnegError):
     """Vectors of two models would be mixed."""
+
+    status = 409
 
 
 class BundleInvalid(NonnegError):

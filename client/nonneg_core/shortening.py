@@ -60,7 +60,7 @@ def _one_for_zero(divisors: NDArray[Any]) -> NDArray[Any]:
     return divisors if np.logical_and.reduce(positive, axis=None) else np.where(positive, divisors, 1)
 
 
-def check_dimensions(dimensions: int | None, limit: int) -> int:
+def check_dimensions(dimensions: int | None, limit: int, whose: str = "this model's") -> int:
     """Return the number of columns to keep: any 1 <= k <= D, D included; None means all."""
     if dimensions is None:
         return limit
@@ -74,7 +74,7 @@ def check_dimensions(dimensions: int | None, limit: int) -> int:
         )
     if dimensions > limit:
         raise ParameterInvalid(
-            f"dimensions={dimensions} exceeds this model's {limit}",
+            f"dimensions={dimensions} exceeds {whose} {limit}",
             fix=f"ask for at most {limit} or omit it",
             field="dimensions",
             value=int(dimensions),

@@ -27,6 +27,8 @@ def test_a_healthy_installation_has_no_bad_finding(bundle: Bundle) -> None:
     assert done.exit_code == 0
     assert found["self-test"]["message"].startswith("cosine 1.0000")
     assert {"nonneg", "server", "onnxruntime", "cores", "model"} <= set(found)
+    need = int(found["memory"]["message"].split()[0])  # that the page for operators sends people here for
+    assert 50 < need < 1000
 
 
 def test_a_bad_bundle_is_a_finding_with_a_fix_and_an_exit_code(tmp_path: Path) -> None:

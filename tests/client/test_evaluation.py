@@ -369,6 +369,24 @@ def test_compare_tests_two_lengths_on_the_same_queries(run, photos):
     assert lines[2].split()[-1] == "1.0000"
 
 
+def test_compare_says_what_a_collection_takes_in_bytes_and_in_hours_where_something_was_embedded(
+    run, client, photos, tmp_path
+):
+    few = tmp_path / "few"
+    for label in ("cat", "rocket"):
+        shutil.copytree(photos / label, few / label)
+    whole = client.embed(few)
+    whole.save(tmp_path / "stored.npz")
+    arguments = ("compare", few, f"{tmp_path}/stored.npz", "2048/64", "--images", photos)
+    costs = json.loads(run(*arguments, "--json").stdout)["costs"]
+    assert costs["a"] == {"photos": 35, "bytes": round(35 * 8 * whole.nnz.mean()), "hours": None}
+    assert costs["b"]["bytes"] == 35 * 8 * 64
+    assert 0 < costs["b"]["hours"] < 1
+    lines = run(*arguments).stdout.splitlines()
+    assert re.search(r"under A: 35 photos, 0\.\d MB of sparse vectors, embedded before", lines[-2])
+    assert re.search(r"under B: 35 photos, 0\.0 MB of sparse vectors, \S+ h to embed", lines[-1])
+
+
 def test_compare_refuses_a_length_that_is_not_to_be_had_before_it_embeds(run, photos, tmp_path, random_embeddings):
     random_embeddings(3, 32).save(tmp_path / "short.npz")
     for label in ("cat", "rocket"):

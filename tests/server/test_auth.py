@@ -5,6 +5,7 @@ import ssl
 import subprocess
 import time
 from collections.abc import Callable
+from ipaddress import ip_network
 from pathlib import Path
 
 import httpx
@@ -16,6 +17,7 @@ from nonneg_core.errors import ConfigInvalid, RateLimited
 from nonneg_runtime.bundle.bundle_folder import Bundle
 from nonneg_server.http.auth import RateLimiter
 from nonneg_server.http.keys import read_keys
+from nonneg_server.http.origin import client_behind
 from nonneg_server.models.served_models import Registry
 from nonneg_server.startup.app import create_app
 from nonneg_server.startup.server_settings import Settings
@@ -113,6 +115,73 @@ async def test_too_many_requests_of_one_client_get_429(registry: Registry) -> No
         assert found[2].json()["error"]["type"] == "rate_limited"
         assert (await client.get("/livez")).status_code == 200
         assert b'nonneg_requests_total{method="GET",route="/models",status="429"} 2.0' in app.state.metrics.render()
+
+
+async def test_the_rate_counts_images_and_what_a_request_takes_beyond_is_owed(
+    registry: Registry, png: Callable[[int], bytes]
+) -> None:
+    app = create_app(registry, Settings(rate=0.01, burst=6))
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost") as client:
+
+        async def status(images: int) -> int:
+            files = [("images", png(0))] * images
+            return (await client.post("/embed", files=files)).status_code
+
+        assert [await status(images) for images in (4, 1, 3, 1)] == [200, 200, 200, 429]
+        owed = (await client.get("/models")).headers["retry-after"]
+        assert int(owed) == pytest.approx(300, abs=5)  # 8 of 6 were taken: three are due until one is there
+
+
+async def test_a_key_for_metrics_opens_nothing_else(registry: Registry, tmp_path: Path) -> None:
+    made = CliRunner().invoke(key, ["prometheus", "--metrics"])
+    (tmp_path / "keys").write_text(made.stdout + f"script sha256:{hashlib.sha256(SECRET.encode()).hexdigest()}\n")
+    headers = {"authorization": f"Bearer {made.stderr.strip().rpartition(' ')[2]}"}
+    app = create_app(registry, Settings(api_key_file=tmp_path / "keys"))
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost") as client:
+        assert (await client.get("/metrics", headers=headers)).status_code == 200
+        for method, path in (("POST", "/embed"), ("GET", "/models"), ("GET", "/metrics/"), ("POST", "/shorten")):
+            refused = await client.request(method, path, headers=headers)
+            assert (refused.status_code, refused.json()["error"]["type"]) == (403, "forbidden")
+            assert "prometheus opens GET /metrics alone" in refused.json()["error"]["message"]
+        assert (await client.get("/models", headers={"x-api-key": SECRET})).status_code == 200
+
+
+PROXY = ("10.0.0.1", 5)
+
+
+@pytest.mark.parametrize(
+    ("client", "header", "address"),
+    [
+        (PROXY, b"192.0.2.7", "192.0.2.7"),
+        (PROXY, b"1.2.3.4, 192.0.2.7", "192.0.2.7"),  # a client that writes the header itself
+        (PROXY, b"192.0.2.7, 10.0.0.9", "192.0.2.7"),
+        (PROXY, b"192.0.2.7:4711", "192.0.2.7"),
+        (PROXY, b"[2001:db8::7]:4711", "2001:db8::7"),
+        (PROXY, b"1.2.3.4, nonsense", "10.0.0.1"),
+        (PROXY, b"", "10.0.0.1"),
+        (("::ffff:10.0.0.1", 5), b"192.0.2.7", "192.0.2.7"),
+        (("192.0.2.8", 5), b"192.0.2.7", "192.0.2.8"),  # not a proxy that is trusted
+    ],
+)
+def test_a_client_is_who_the_trusted_proxies_say(client: tuple[str, int], header: bytes, address: str) -> None:
+    seen = client_behind(client, [(b"x-forwarded-for", header)], [ip_network("10.0.0.0/8")])
+    assert seen is not None
+    assert seen[0] == address
+
+
+def test_rates_and_logs_know_clients_behind_a_trusted_proxy_by_their_address(start: Callable, bundle: Bundle) -> None:
+    flags = ("--model", str(bundle.path), "--drain", "0", "--rate", "0.01", "--burst", "1")
+    with start(*flags, "--access-log", "--log-level", "info", "--trusted-proxy", "127.0.0.0/8") as (address, process):
+
+        def status(client: str) -> int:
+            return httpx.get(f"{address}/models", headers={"x-forwarded-for": client}).status_code
+
+        clients = ("192.0.2.1", "192.0.2.1", "192.0.2.2", "9.9.9.9, 192.0.2.2")
+        assert [status(client) for client in clients] == [200, 429, 200, 429]
+        process.terminate()
+        process.wait(20)
+    with pytest.raises(ConfigInvalid, match="--trusted-proxy"):
+        read_settings(trusted_proxy=("proxy.example",))
 
 
 async def test_each_key_has_a_rate_of_its_own(registry: Registry) -> None:

@@ -68,6 +68,38 @@ def test_the_first_model_is_the_default_and_names_and_aliases_find_the_others(tw
         registry.get("b")
 
 
+@pytest.mark.skipif(not hasattr(signal, "SIGHUP"), reason="signals of POSIX")
+def test_a_hangup_reads_the_aliases_again_and_says_what_takes_a_restart(
+    start: Callable, tmp_path: Path, make_bundle: Make
+) -> None:
+    fingerprints = [make_bundle(tmp_path, name=name, seed=seed).manifest.fingerprint for seed, name in enumerate("ab")]
+    file = tmp_path / "nonneg.toml"
+    models = f'model = ["{tmp_path}/a", "{tmp_path}/b"]\ndrain = 0\n'
+    file.write_text(f'{models}alias = "current=a"\n')
+    with start("--config", str(file)) as (address, process):
+
+        def current() -> str:
+            return str(httpx.get(f"{address}/models/current").json()["fingerprint"])
+
+        def after_hangup(text: str, expected: str) -> str:
+            file.write_text(text)
+            process.send_signal(signal.SIGHUP)
+            line = ""
+            while expected not in line:
+                line = process.stderr.readline()
+                assert line
+            return line
+
+        assert current() == fingerprints[0]
+        after_hangup(f'{models}alias = "current=b"\n', "read the aliases again: current=b")
+        assert current() == fingerprints[1]
+        said = after_hangup(f'{models}alias = "current=b"\nqueue = 7\nrate = 3\n', "takes a restart")
+        assert f"changed in {file} and not read again, which takes a restart: rate, queue" in said
+        for broken in ("alias = 'current=nothing'\n", "alias = ["):
+            after_hangup(models + broken, "the aliases stay as they were")
+            assert current() == fingerprints[1]
+
+
 def test_two_models_of_one_name_are_refused(tmp_path: Path, make_bundle: Make) -> None:
     path = str(make_bundle(tmp_path, name="a").path)
     with pytest.raises(ConfigInvalid, match="two models are called a"):

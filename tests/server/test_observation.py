@@ -65,10 +65,22 @@ async def test_metrics_count_requests_images_stages_and_zero_vectors(fresh: Regi
     assert found["nonneg_images_total", "tiny"] == 4
     assert found["nonneg_image_errors_total", "image_unsupported", "tiny"] == 1
     assert found["nonneg_stage_seconds_count", "inference", "tiny"] == 4
-    assert found["nonneg_request_seconds_count", "/embed"] == 5
+    assert found["nonneg_request_seconds_count", "/embed", "2xx", "one"] == 4
+    assert found["nonneg_request_seconds_count", "/embed", "4xx", "none"] == 1
     assert found["nonneg_images_in_flight",] == 0
     assert found["nonneg_zero_vectors_total", "tiny"] in (0, 1)
     assert "path-xxx" not in text
+
+
+async def test_times_tell_answered_from_refused_requests_and_single_from_bulk(fresh: Registry, png: Png) -> None:
+    async with client_of(fresh) as client:
+        await client.post("/embed", content=png(0))
+        await client.post("/embed?dimensions=9999", content=png(0))
+        await client.post("/embed", files=[("images", b"no image")] * 2)
+        text = (await client.get("/metrics")).text
+    name = 'nonneg_request_seconds_count{images="%s",route="/embed",status="%s"} 1.0'
+    for labels in (("one", "2xx"), ("none", "4xx"), ("many", "2xx")):
+        assert name % labels in text
 
 
 async def test_every_metric_is_described_and_exists(fresh: Registry) -> None:

@@ -172,7 +172,10 @@ def scrubbed(value: Any, fingerprint: str, request_id: str) -> Any:
         return [scrubbed(inner, fingerprint, request_id) for inner in value]
     if isinstance(value, bytes):
         return base64.b64encode(value).decode()
-    return {fingerprint: "<fingerprint>", request_id: "<request id>", __version__: "<version>"}.get(value, value)
+    pinned = {f"tiny@{fingerprint[:8]}": "tiny@<fingerprint>"}
+    return {**pinned, fingerprint: "<fingerprint>", request_id: "<request id>", __version__: "<version>"}.get(
+        value, value
+    )
 
 
 def numbers(name: str, value: Any) -> Any:

@@ -94,7 +94,6 @@ async def test_vectors_that_are_already_short_keep_their_width(client: httpx.Asy
         ({"vectors": [{"indices": [48], "values": [0.1]}]}, "vectors[0].indices"),
         ({"vectors": [{"indices": [0.5], "values": [0.1]}]}, "vectors"),
         ({"vectors": [[1.0]], "width": 0}, "width"),
-        ({"vectors": [[1.0]], "fingerprint": "other"}, "fingerprint"),
         ({"vectors": [[1.0]], "fingerprint": 3}, "fingerprint"),
         ({"vectors": [[1.0]], "colour": 3}, "colour"),
     ],
@@ -105,6 +104,11 @@ async def test_what_are_no_vectors_of_this_model_is_refused(
     answer = await client.post("/shorten", json=body)
     assert (answer.status_code, answer.json()["error"]["field"]) == (422, field)
     assert answer.json()["error"]["fix"]
+
+
+async def test_vectors_of_another_model_are_a_conflict(client: httpx.AsyncClient) -> None:
+    answer = await client.post("/shorten", json={"vectors": [[1.0]], "fingerprint": "other"})
+    assert (answer.status_code, answer.json()["error"]["type"]) == (409, "fingerprint_mismatch")
 
 
 async def test_a_broken_npy_and_a_pickle_are_bad_requests(client: httpx.AsyncClient) -> None:

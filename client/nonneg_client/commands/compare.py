@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import time
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
@@ -18,14 +19,23 @@ if TYPE_CHECKING:
     from nonneg_vectors.storage.embeddings import Embeddings
 
 
+ENTRY_BYTES = 8
+
+
 @click.command()
 @click.argument("data", type=click.Path(path_type=Path))
 @click.argument("a")
 @click.argument("b")
 @click.option("--k", type=click.IntRange(min=1), default=100, show_default=True, help="The k of mAP, recall, nDCG.")
+@click.option(
+    "--images",
+    type=click.Path(path_type=Path, exists=True),
+    metavar="PHOTOS",
+    help="Say what these photos take under A and B: bytes, and hours to embed them.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @embeds
-def compare(data: Path, a: str, b: str, k: int, as_json: bool, through: EmbedderOptions) -> None:
+def compare(data: Path, a: str, b: str, k: int, images: Path | None, as_json: bool, through: EmbedderOptions) -> None:
     """Compare two lengths or two models on the same queries.
 
     DATA is what `nonneg evaluate` takes. A and B are each a length, a file of vectors, a server's address or a
@@ -38,6 +48,7 @@ def compare(data: Path, a: str, b: str, k: int, as_json: bool, through: Embedder
       nonneg compare photos/ 2048 2048/205
       nonneg compare photos/ old.npz new.npz@512
       nonneg compare photos/ http://127.0.0.1:8000 http://127.0.0.1:8001
+      nonneg compare labelled/ photo mine.bundle --images photos/
     """
     from nonneg_vectors.evaluation.labelled_images import read_dataset
     from nonneg_vectors.evaluation.uncertainty import paired
@@ -47,7 +58,16 @@ def compare(data: Path, a: str, b: str, k: int, as_json: bool, through: Embedder
     for source, length in sides:
         check_length(source, length, through)
     sources = dict.fromkeys(source for source, _ in sides)  # one server at two lengths embeds once
-    vectors = {source: from_source(source, labelled, through) for source in sources}
+    vectors, rates = {}, {}
+    for source in sources:
+        began = time.perf_counter()
+        vectors[source] = from_source(source, labelled, through)
+        rates[source] = (
+            None if embedder_of(source, through) is None else len(labelled.paths) / (time.perf_counter() - began)
+        )
+    costs = None
+    if images is not None:
+        costs = {side: cost_of(images, vectors[s], rates[s], n) for side, (s, n) in zip("ab", sides, strict=True)}
     reports = reports_of(labelled, [(vectors[source], length) for source, length in sides], k)
     rows = []
     for name, values in reports[0].scores().items():
@@ -58,6 +78,7 @@ def compare(data: Path, a: str, b: str, k: int, as_json: bool, through: Embedder
         compared = {name: {"a": x, "b": y, **asdict(d)} for name, x, y, d in rows}
         counts = {"a": names[0][0], "b": names[1][0]}
         record = {"a": a, "b": b, "queries": len(reports[0].queries), "named_dimensions": counts, "metrics": compared}
+        record |= {} if costs is None else {"costs": {side: cost._asdict() for side, cost in costs.items()}}
         click.echo(json.dumps(record))
         return
     from nonneg_core.terminal.tables import table
@@ -70,6 +91,30 @@ def compare(data: Path, a: str, b: str, k: int, as_json: bool, through: Embedder
     if any(count for count, _ in names):
         coverage = [f"{side} {count} of {width}" for side, (count, width) in zip("AB", names, strict=True)]
         click.echo(f"dimensions with a name: {', '.join(coverage)}")
+    for side, cost in (costs or {}).items():
+        click.echo(f"{images} under {side.upper()}: {cost}")
+
+
+class Cost(NamedTuple):
+    """What a folder of photos takes under one model or length."""
+
+    photos: int
+    bytes: int  # an index and a value of four bytes each for every active dimension
+    hours: float | None  # to embed them, at the rate of the photos that were compared; None where none were embedded
+
+    def __str__(self) -> str:
+        embedded = "embedded before" if self.hours is None else f"{self.hours:.2g} h to embed, at the rate of this run"
+        return f"{self.photos:,} photos, {self.bytes / 1e6:,.1f} MB of sparse vectors, {embedded}"
+
+
+def cost_of(images: Path, vectors: Embeddings, rate: float | None, length: Length | None) -> Cost:
+    """Return what keeping these photos' vectors takes, and embedding them again."""
+    from nonneg_core.files.image_files import find_images
+
+    count = len(find_images(images))
+    cut = vectors if length is None else vectors.shorten(length.dimensions, length.top_k)
+    size = count * float(cut.nnz.mean()) * ENTRY_BYTES
+    return Cost(count, round(size), None if rate is None else count / rate / 3600)
 
 
 def parse(side: str, through: EmbedderOptions) -> tuple[str, Length | None]:

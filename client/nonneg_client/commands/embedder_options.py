@@ -35,7 +35,7 @@ class EmbedderOptions:
     timeout: float = 60.0
     bundle: str | None = None
 
-    def opened(self, **tuning: int) -> Embedder:
+    def opened(self, **tuning: Any) -> Embedder:
         """Return the bundle in this process if one is named, else a client of the server."""
         from nonneg_client.client import Client
         from nonneg_client.embedder import local

@@ -15,7 +15,7 @@ from nonneg_client.commands.embedder_options import Command, EmbedderOptions, em
 if TYPE_CHECKING:
     from nonneg_client.engines.engine_upload import Part, StoreCounts, StoredForm
 
-ALONE = ("attributes", "root", "retry", "prune", "model")  # options that fit no engine that runs elsewhere
+ALONE = ("attributes", "root", "like", "retry", "prune", "model")  # options that fit no engine that runs elsewhere
 ENGINES = ("qdrant", "pgvector")
 
 
@@ -109,7 +109,7 @@ def _told(name: str, vectors: int, stored: StoreCounts, seconds: float) -> str:
 
 
 @click.command()
-@click.argument("sources", nargs=-1, required=True)
+@click.argument("sources", nargs=-1)
 @click.option("-o", "--out", type=click.Path(path_type=Path), required=True, help="Folder of the index.")
 @click.option("--dimensions", type=click.IntRange(min=1), help="Keep the first N dimensions.")
 @click.option(
@@ -131,6 +131,12 @@ def _told(name: str, vectors: int, stored: StoreCounts, seconds: float) -> str:
     type=click.Path(path_type=Path, file_okay=False, exists=True),
     help="Name images by their paths within this folder; for an index, where its images are now.",
 )
+@click.option(
+    "--like",
+    type=click.Path(path_type=Path, file_okay=False, exists=True),
+    metavar="INDEX",
+    help="Take images, root, attributes and --keep from another index, in place of SOURCES: for a change of model.",
+)
 @click.option("--retry-failed", "retry", is_flag=True, help="Try images again that could not be read and are the same.")
 @click.option("--prune", is_flag=True, help="Forget what is indexed but no longer among SOURCES.")
 @click.option("--quiet", is_flag=True, help="No progress bar, and no lines in its place.")
@@ -144,6 +150,7 @@ def index(
     model: str | None,
     attributes: Path | None,
     root: Path | None,
+    like: Path | None,
     retry: bool,
     prune: bool,
     quiet: bool,
@@ -165,13 +172,21 @@ def index(
       nonneg index photos.parquet -o photos.index
       nonneg search photos.index photo.jpg --where 'price<30'
       nonneg index photos.parquet -o photos --engine pgvector --url postgresql://host/database
+      nonneg index --like photos.index -o next.index --model next
     """
-    from nonneg_client.commands.index_update import begin
+    from nonneg_client.commands.index_update import OtherIndex, begin
     from nonneg_core.errors import DataInvalid
 
+    if bool(sources) == (like is not None):
+        raise click.UsageError("give SOURCES or --like, one of them")
+    if like is not None:
+        other = OtherIndex.read(like)
+        sources, root, keep = other.photos, other.root, keep or other.keep
     vectors = [name for name in sources if _is_vectors(name)]
     images = [name for name in sources if not _is_vectors(name)]
     with begin(out, images, vectors, root, attributes) as update:
+        if like is not None and attributes is None:
+            update.attributes = other.attributes
         if vectors:
             update.add_files(vectors, dimensions, keep)
         if images:

@@ -1,7 +1,7 @@
 """What `nonneg index` adds to an index, replaces in it and removes, and how many images of each kind there were."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from nonneg_client.model_of_vectors import Index
 from nonneg_client.sources.image_sources import Item
 from nonneg_client.sources.rooted_images import is_broken, kept_root, read_broken, root_of, rooted, write_broken
 from nonneg_client.wire.protocol import Options
-from nonneg_core.errors import ConfigInvalid, ConnectionFailed
+from nonneg_core.errors import ConfigInvalid, ConnectionFailed, FingerprintMismatch
 from nonneg_core.files.image_files import Stamp, identity, place_of, stamp
 from nonneg_core.files.one_writer import one_writer
 from nonneg_core.process.long_runs import Interrupted, Interrupts
@@ -62,6 +62,31 @@ def _as_it_is(
         place = root_of([]) if origins is None else Path(origins.root)
     table = Attributes() if attributes is None else read_attributes(attributes, place)
     return IndexUpdate(out, place, known, description, table)
+
+
+@dataclass(frozen=True)
+class OtherIndex:
+    """What an index of another model takes over from one: everything but its vectors."""
+
+    photos: tuple[str, ...]  # those that are still there
+    root: Path
+    keep: int | None
+    attributes: Attributes
+
+    @classmethod
+    def read(cls, folder: Path) -> "OtherIndex":
+        """Read an index, and say which of its images are gone."""
+        with Index.open(folder) as opened:
+            payloads, description = opened.engine.payloads(), opened.description
+        root, kinds = Path(description.root), description.fields
+        photos = {name: str(root / name) if _is_path(name) else name for name in payloads}
+        left = {name: place for name, place in photos.items() if not _is_path(name) or Path(place).is_file()}
+        if gone := [name for name in photos if name not in left]:
+            click.echo(
+                f"{folder}: {len(gone)} of {len(photos)} images are gone, such as {printable(gone[0])}", err=True
+            )
+        declared = {name: {k: v for k, v in payloads[name].items() if k in kinds} for name in left}
+        return cls(tuple(left.values()), root, description.kept, Attributes(kinds, declared, str(folder)))
 
 
 @dataclass
@@ -116,7 +141,7 @@ class IndexUpdate:
         """Embed what is new or changed and put it into the index."""
         self._as_its_first(dimensions, keep)
         with through.opened() as client:
-            self._check_model(client, model)
+            model = self._model_of(client, model)
             self._add(client, names, Options(dimensions, self.top_k, model=model), quiet, retry=retry)
 
     def _add(self, client: Embedder, names: list[str], options: Options, quiet: bool, *, retry: bool) -> None:
@@ -191,14 +216,18 @@ class IndexUpdate:
                 value=keep,
             )
 
-    def _check_model(self, client: Embedder, name: str | None) -> None:
-        """Refuse another model than the index's; a server is only needed where something is to be embedded."""
+    def _model_of(self, client: Embedder, name: str | None) -> str | None:
+        """Return the index's own model where none is named; refuse another. A server may not be needed: it is tried."""
         if self.description is None:
-            return
+            return name
         try:
+            if name is None:
+                with suppress(FingerprintMismatch):
+                    client.model(self.description.pinned)
+                    return self.description.pinned
             model = client.model(name)
         except ConnectionFailed:
-            return
+            return name
         form = Embeddings.from_rows(
             [],
             dimensions=self.description.dimensions,
@@ -206,6 +235,7 @@ class IndexUpdate:
             model=self.description.model,
         )
         form.same_model(replace(form, fingerprint=model.fingerprint, model=model.name))
+        return name
 
     def _describe_again(self, payloads: Mapping[str, Payload]) -> None:
         """Keep the vectors of images that are the same, and replace what is said about them."""

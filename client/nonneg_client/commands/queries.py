@@ -71,7 +71,7 @@ def _by_images(
 ) -> dict[str, list[Hit]]:
     """Return the hits of each photo, looked for at the index's length; all photos are embedded together."""
     assert embedder is not None
-    vectors = embedder.embed(sources, model=model)
+    vectors = embedder.embed(sources, model=model or index.description.pinned)
     if vectors.fingerprint == index.description.fingerprint:  # else it is refused as another model's
         vectors = vectors.shorten(index.description.dimensions)
     return {

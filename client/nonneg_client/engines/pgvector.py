@@ -61,11 +61,14 @@ class PgvectorEngine(Engine):
         (text,) = converters.pgvector(query)
         condition, given = _conditions(where)
         rows = self._connection.execute(
-            f"SELECT id, payload, -(vector <#> %s::sparsevec) AS score FROM {self._table} "
-            f"WHERE (vector <#> %s::sparsevec) < 0 {condition} ORDER BY score DESC, id LIMIT %s",
-            (text, text, *given, limit),
-        )
-        return [EngineHit(name, float(score), payload) for name, payload, score in rows]
+            "SELECT id, payload, -(vector <#> %s::sparsevec) AS score, "
+            "(SELECT obj_description(%s::regclass, 'pg_class')) "
+            f"FROM {self._table} WHERE (vector <#> %s::sparsevec) < 0 {condition} ORDER BY score DESC, id LIMIT %s",
+            (text, self._table, text, *given, limit),
+        ).fetchall()
+        for comment in {comment for *_, comment in rows}:  # a table of another model may have this name by now
+            self._check_model(json.loads(comment)["fingerprint"])
+        return [EngineHit(name, float(score), payload) for name, payload, score, _ in rows]
 
     def get(self, ids: Sequence[str]) -> Embeddings:
         rows = self._connection.execute(

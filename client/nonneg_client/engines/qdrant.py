@@ -3,7 +3,8 @@
     client = QdrantClient(url="http://...")       # of qdrant-client
     index = Index(QdrantEngine(client, "photos", made_for=describe(embeddings)))
 
-Whose vectors a collection holds stands in a point of its own, which no search finds since it has no vector.
+Whose vectors a collection holds stands in a point of its own, which no search finds since it has no vector, and in
+the payload of each other point. A name may be an alias.
 """
 
 from collections.abc import Sequence
@@ -16,7 +17,7 @@ from numpy.typing import NDArray
 from nonneg_core.arrays import Floats
 from nonneg_core.terminal.installing import needing
 from nonneg_vectors.search import converters
-from nonneg_vectors.search.converters import NAME, as_float, point_id
+from nonneg_vectors.search.converters import FINGERPRINT, NAME, as_float, point_id
 from nonneg_vectors.search.vector_engine import Description, Engine, EngineHit, Payload, Where, split_condition
 from nonneg_vectors.storage.embeddings import Embeddings
 
@@ -40,10 +41,7 @@ class QdrantEngine(Engine):
 
     def upsert(self, embeddings: Embeddings, payloads: Sequence[Payload]) -> None:
         m = self._models
-        points = [
-            m.PointStruct(id=point_id(name), vector={NAME: m.SparseVector(**row)}, payload={**payload, "id": name})
-            for name, row, payload in zip(embeddings.ids or (), converters.qdrant(embeddings), payloads, strict=True)
-        ]
+        points = [m.PointStruct(**point) for point in converters.qdrant_points(embeddings, payloads, name=NAME)]
         for start in range(0, len(points), BATCH):
             self._client.upsert(self._collection, points[start : start + BATCH], wait=True)
 
@@ -61,6 +59,8 @@ class QdrantEngine(Engine):
             query_filter=self._filter(where),
             with_payload=True,
         )
+        for point in answer.points:  # an alias may have moved to a collection of another model
+            self._check_model(point.payload.get(FINGERPRINT))
         return [EngineHit(*_parted(p.payload, p.score)) for p in answer.points if p.score > 0]
 
     def get(self, ids: Sequence[str]) -> Embeddings:
@@ -76,8 +76,8 @@ class QdrantEngine(Engine):
             records, offset = self._client.scroll(self._collection, limit=PAGE, offset=offset, with_payload=True)
             for record in records:
                 if "id" in record.payload:
-                    rest = dict(record.payload)
-                    by_id[rest.pop("id")] = rest
+                    name, _, rest = _parted(record.payload)
+                    by_id[name] = rest
             if offset is None:
                 return by_id
 
@@ -127,6 +127,6 @@ class QdrantEngine(Engine):
         return m.FieldCondition(key=name, match=match)
 
 
-def _parted(payload: dict[str, Any], score: float) -> tuple[str, float, Payload]:
-    rest = dict(payload)
+def _parted(payload: dict[str, Any], score: float = 0.0) -> tuple[str, float, Payload]:
+    rest = {field: value for field, value in payload.items() if field != FINGERPRINT}
     return str(rest.pop("id")), float(score), rest

@@ -21,6 +21,8 @@ class Tuning(TypedDict, total=False):
     overload_timeout: float  # seconds that one request may be refused for (429) before it fails: 120
     in_flight: int  # requests under way at once: 4
     batch_size: int  # images in a request: 16
+    model: str  # of calls that name none: the server's default
+    fingerprint: str  # of the only model that may answer, eight characters or more: any
 
 
 @dataclass(frozen=True)
@@ -35,6 +37,13 @@ class ClientSettings:
     overload_timeout: float = 120.0
     in_flight: int = 4
     batch_size: int = 16  # few and larger requests: each costs the client half a millisecond
+    model: str | None = None
+    fingerprint: str | None = None
+
+    def pinned(self, model: str | None) -> str | None:
+        """Return the model to ask for, with the fingerprint that its server refuses to answer without."""
+        name = model or self.model
+        return name if self.fingerprint is None or "@" in (name or "") else f"{name or ''}@{self.fingerprint}"
 
     def headers(self) -> dict[str, str]:
         from nonneg_core.version import __version__

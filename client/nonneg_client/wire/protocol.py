@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from nonneg_client.wire.answer_limits import UNREADABLE, dimensions_of, readable
-from nonneg_core.errors import BY_TYPE, NonnegError, ResponseInvalid
+from nonneg_core.errors import BY_TYPE, NonnegError, ResponseInvalid, Unauthorized
 from nonneg_vectors.storage.results import BatchResult, Failure, SparseVector
 
 PATH = "/embed"
@@ -117,6 +117,8 @@ def error_of(status: int, headers: Mapping[str, str], body: bytes) -> NonnegErro
         kind = _by_status(status)
         error = kind(f"the server answered {status}: {body[:200].decode('utf-8', 'replace')!r}")
     error.retry_after = retry_after(headers)
+    if isinstance(error, Unauthorized):  # the server names headers, which this client writes
+        error.fix = "give --api-key (in Python: api_key=), or set NONNEG_API_KEY"
     return error
 
 

@@ -88,6 +88,13 @@ def failure_of(error: NotAnswered, settings: ClientSettings) -> NonnegError:
             field="timeout",
             value=settings.timeout,
         )
+    if "CERTIFICATE_VERIFY_FAILED" in str(error):
+        return ConnectionFailed(
+            f"{settings.url} shows a certificate that is not trusted here ({error})",
+            fix="set SSL_CERT_FILE to it or to its authority's (PEM), and ask by a name that stands in it",
+            field="url",
+            value=settings.url,
+        )
     reached = not isinstance(error, (httpx.ConnectError, httpx.ConnectTimeout))
     what = "broke the connection" if reached else "cannot be reached"
     return ConnectionFailed(

@@ -113,7 +113,8 @@ def _condition(q: Any, name: str, condition: Any) -> Any:
 
 
 # Every function takes `Embeddings` and gives one entry a vector, in order. Indices are 0-based unless said otherwise.
-# Those that end with `_points` give whole entries, with id and payload, as the database's own client takes them.
+# Those that end with `_points` give whole entries as the database's own client takes them: with id, payload, and in
+# the payload the fingerprint of the model, by which a filter keeps the vectors of two models apart.
 # `active=True` puts the dimensions that are above zero beside each vector, in the field `active`; those that end with
 # `_without` then write the filter for `!`: none of these dimensions is there.
 
@@ -122,6 +123,7 @@ PGVECTOR_LIMIT = 16_000  # non-zeros a sparsevec may have
 
 
 ACTIVE = "active"  # the field of the dimensions that are above zero
+FINGERPRINT = "fingerprint"  # the field that says which model made the vector
 
 
 class Sparse(TypedDict):
@@ -290,11 +292,12 @@ def _named(
 ) -> tuple[Sequence[str], Sequence[dict[str, Any]]]:
     """Return every vector's id and payload."""
     ids = checked_ids(embeddings, payloads)
-    records = [dict(payload) for payload in payloads] if payloads else [{} for _ in ids]
-    if with_active:
-        if any(ACTIVE in record for record in records):
-            raise ConfigInvalid(f"a payload has a field {ACTIVE} already", fix="name it otherwise", field=ACTIVE)
-        records = [{**record, ACTIVE: row} for record, row in zip(records, active(embeddings), strict=True)]
+    records = [{**payload, FINGERPRINT: embeddings.fingerprint} for payload in payloads or [{}] * len(ids)]
+    for name in (FINGERPRINT, ACTIVE) if with_active else (FINGERPRINT,):
+        if any(name in payload for payload in payloads or ()):
+            raise ConfigInvalid(f"a payload has a field {name} already", fix="name it otherwise", field=name)
+    for record, row in zip(records, active(embeddings), strict=True) if with_active else ():
+        record[ACTIVE] = row
     return ids, records
 
 

@@ -154,7 +154,7 @@ class Index:
         profile = self.description
         if through is None:
             return of_dimensions(expression, profile.dimensions, profile.fingerprint)
-        return through.query(expression, profile.dimensions, model=model)
+        return through.query(expression, profile.dimensions, model=model or profile.pinned)
 
     def by_dimensions(
         self,

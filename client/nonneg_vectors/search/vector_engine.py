@@ -60,6 +60,11 @@ class Description:
     fields: Mapping[str, str] = field(default_factory=dict)  # number, date, truth or text, of those that were declared
     kept: int | None = None  # values that are stored of each vector, its largest; queries are asked whole
 
+    @property
+    def pinned(self) -> str:
+        """The model to ask queries of: no other is compared with what is stored."""
+        return f"{self.model}@{self.fingerprint}"
+
 
 @dataclass(frozen=True)
 class EngineHit:
@@ -145,6 +150,16 @@ class Engine(ABC):
                 value=made_for.fingerprint,
             )
         return description
+
+    def _check_model(self, fingerprint: str | None) -> None:
+        """Raise where what a search found was made by another model than what was opened."""
+        if fingerprint not in (None, self.description.fingerprint):
+            raise FingerprintMismatch(
+                f"this {self.noun} holds vectors of {fingerprint} by now, and held those of {self.description.pinned}",
+                fix="open it again: the name leads to another one since",
+                field="fingerprint",
+                value=fingerprint,
+            )
 
     @abstractmethod
     def _held(self) -> Description | None:

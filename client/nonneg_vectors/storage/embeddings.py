@@ -137,7 +137,7 @@ class Embeddings:
 
     def shorten(self, dimensions: int | None = None, top_k: int | None = None, *, normalize: bool = True) -> Embeddings:
         """Return the same vectors, shorter, by the rule the server follows."""
-        dimensions = check_dimensions(dimensions, self.dimensions)
+        dimensions = check_dimensions(dimensions, self.dimensions, "these vectors'")
         check_top_k(top_k)
         short = [
             csr.from_dense(shorten(self[start : start + BLOCK].numpy(), dimensions, top_k, normalize=normalize))

@@ -70,7 +70,15 @@ def located(path: str | os.PathLike[str] | None = None) -> Path:
     _check_here(str(path))
     folder = Path(path)
     ours = DEFAULT if str(path) == DEFAULT_NAME else SHIPPED / folder
-    return ours if len(folder.parts) == 1 and not (folder / FILE_NAME).is_file() and ours.is_dir() else folder
+    plain = len(folder.parts) == 1 and not (folder / FILE_NAME).is_file()
+    if plain and not ours.is_dir() and not folder.exists():
+        raise BundleInvalid(
+            f"{path} is neither a folder nor a model that comes with nonneg",
+            fix=f"give {', '.join(shipped_names())}, or a folder that `nonneg export` wrote",
+            field="model",
+            value=str(path),
+        )
+    return ours if plain and ours.is_dir() else folder
 
 
 def _check_here(name: str) -> None:

@@ -7,13 +7,14 @@ from typing import Any, Literal
 
 from pydantic import Field, ValidationError, model_validator
 
-from nonneg_core.errors import BundleInvalid, DigestMismatch, SchemaUnknown
+from nonneg_core.errors import BundleInvalid, DigestMismatch, FingerprintMismatch, ParameterInvalid, SchemaUnknown
 from nonneg_core.pixels.view import View
 from nonneg_runtime.bundle import evidence
 
 SCHEMA_VERSION = 1
 FILE_NAME = "manifest.json"
 MAX_BYTES = 64 * 2**20
+SHORTEST_PIN = 8  # characters of a fingerprint that a request may name a model by
 # Fields that bundles of schema 1 did not have from the start.
 CAME_LATER = ("head", "variants", "names", "kept", "lexicon", "text", "sentences", "adaptation", "certificate")
 RankedBy = Literal["expected-activation", "frequency", "variance", "nested", "none"]
@@ -211,6 +212,31 @@ class Manifest(evidence.ManifestRecord):
     def takes_texts(self) -> bool:
         """Whether texts have vectors beside the images'."""
         return self.text is not None or self.sentences is not None
+
+    def check_pin(self, given: str) -> None:
+        """Raise unless `NAME@FINGERPRINT` holds the first eight characters of this fingerprint or more, or no @."""
+        _, at, pin = given.partition("@")
+        if at and len(pin) < SHORTEST_PIN:
+            raise ParameterInvalid(
+                f"model={given!r} holds {len(pin)} characters of a fingerprint",
+                fix=f"give at least {SHORTEST_PIN} behind @, as in {self.pinned}",
+                field="model",
+                value=given,
+                limit=SHORTEST_PIN,
+            )
+        if not self.fingerprint.startswith(pin):
+            raise FingerprintMismatch(
+                f"{given} was asked for, and the model here is {self.pinned}",
+                fix="ask a server of that model, or embed what is stored again: nonneg index PHOTOS -o NEW",
+                field="model",
+                value=given,
+                limit=self.fingerprint,
+            )
+
+    @property
+    def pinned(self) -> str:
+        """The name with the beginning of the fingerprint, as a request may ask for exactly this model."""
+        return f"{self.name}@{self.fingerprint[:SHORTEST_PIN]}"
 
     def sealed(self) -> "Manifest":
         """Return this manifest with its fingerprint and digest computed."""

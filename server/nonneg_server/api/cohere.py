@@ -25,7 +25,7 @@ class EmbedBody(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    model: str
+    model: Annotated[str, Field(description="A served model's name, or NAME@FINGERPRINT to take no other.")]
     input_type: Annotated[str, Field(description="Every type is embedded alike; `image` is the honest one.")] = "image"
     images: list[Any] | None = None
     inputs: list[Any] | None = None
@@ -66,7 +66,7 @@ ANSWER: CohereAnswer = {
     "response_type": "embeddings_by_type",
     "embeddings": {"float": [[0.816, 0, 0, 0.408, 0, 0, 0, 0.41]], "ubinary": [[145]]},
     "texts": [],
-    "meta": {"api_version": {"version": "2"}, "billed_units": {"images": 1}},
+    "meta": {"api_version": {"version": "2"}, "billed_units": {"images": 1}, "model": "photo@9e3ce24a"},
 }
 
 
@@ -94,7 +94,11 @@ def write(answer: Answer, kinds: list[EmbeddingType], request_id: str) -> bytes:
     """Return every asked-for type of the same vectors; where an image has its error, each type has zeros."""
     z = answer.rows  # (images, k), of length one or zero: every value lies in 0..1
     failed = [{"index": i, "type": error.type, "message": str(error)} for i, error in sorted(answer.errors.items())]
-    meta: dict[str, Any] = {"api_version": {"version": "2"}, "billed_units": {"images": len(answer.positions)}}
+    meta: dict[str, Any] = {
+        "api_version": {"version": "2"},
+        "billed_units": {"images": len(answer.positions)},
+        "model": answer.manifest.pinned,
+    }
     body: dict[str, Any] = {
         "id": request_id,
         "response_type": "embeddings_by_type",

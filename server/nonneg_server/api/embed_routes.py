@@ -21,7 +21,7 @@ from nonneg_server.pipeline import request_pipeline as pipeline
 from nonneg_server.pipeline.answer_forms import form_for
 from nonneg_server.requests.bodies import LARGE, json_object, parse_in_thread, read_body, serialized
 from nonneg_server.requests.inputs import Incoming, Limits, Link, check_count, image_from
-from nonneg_server.requests.parameters import Comparison, Parameters, PositiveCount, from_json
+from nonneg_server.requests.parameters import Comparison, ModelName, Parameters, PositiveCount, from_json
 from nonneg_server.requests.vectors import as_array, check_size, stored_vectors
 from nonneg_vectors.expressions.expression import Expression, Photo, Term, Words
 from nonneg_vectors.expressions.expression_parser import MOST_CHARACTERS, parse
@@ -95,7 +95,7 @@ class QueryRequest(BaseModel):
     images: Annotated[
         dict[str, Any], Field(description="The photos by the names that they have in the expression.")
     ] = Field(default_factory=dict)
-    model: Annotated[str | None, Field(description="A served model's name; without it, the default one.")] = None
+    model: ModelName = None
     dimensions: Annotated[PositiveCount | None, Field(description="Ask vectors of this length.")] = None
 
 

@@ -26,6 +26,7 @@ LISTS = {
     "inputs": 'send {"inputs": [{"image": "<base64>"}, {"text": "a dog"}, …]}',
 }
 MOST_PARAMETERS = 64  # of one URL
+CURLS = "application/x-www-form-urlencoded"  # what curl calls a body where no type was given
 
 
 ReadObject = Callable[[dict[str, Any], Limits], tuple[list[Incoming], P]]
@@ -50,9 +51,12 @@ async def read_request(
     elif media == "application/json":
         images, parameters = await parse_in_thread(body, lambda: read(json_object(body), limits))
     else:
+        curl = media == CURLS
         raise MediaUnsupported(
-            f"a body of {media!r} is not understood",
-            fix="send image/*, multipart/form-data or application/json",
+            f"the body, {len(body)} bytes, is not an image" if curl else f"a body of {media!r} is not understood",
+            fix="check the file behind @: curl --data-binary @photo.jpg"
+            if curl
+            else "send image/*, multipart/form-data or application/json",
             field="content-type",
             value=media,
         )
@@ -66,7 +70,7 @@ def media_of(content_type: str) -> str:
 
 def is_image(media: str, body: bytes) -> bool:
     """Return whether a body is one image's bytes: so its type says, or, where curl chose the type, so do the bytes."""
-    if media == "application/x-www-form-urlencoded":
+    if media == CURLS:
         return signature(body) is not None
     return media.startswith("image/") or media in ("", "application/octet-stream")
 

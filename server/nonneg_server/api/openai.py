@@ -41,7 +41,7 @@ class EmbeddingsRequest(BaseModel):
     messages: Annotated[
         list[Any] | None, Field(description="In place of input, one image: [{role, content: [{type: image_url, …}]}].")
     ] = None
-    model: Annotated[str, Field(description="A served model's name.")]
+    model: Annotated[str, Field(description="A served model's name, or NAME@FINGERPRINT to take no other.")]
     encoding_format: Literal["float", "base64"] = "float"
     dimensions: PositiveCount | None = None
     user: str | None = None
@@ -157,7 +157,7 @@ def write(answer: Answer, field: str = "input") -> bytes:
     body = {
         "object": "list",
         "data": data,
-        "model": answer.manifest.name,
+        "model": answer.manifest.pinned,
         "usage": {"prompt_tokens": 0, "total_tokens": 0},
     }
     return orjson.dumps(body, option=orjson.OPT_SERIALIZE_NUMPY)

@@ -16,7 +16,7 @@ from nonneg_server.models.served_models import check_alive, check_ready
 from nonneg_server.pipeline.request_pipeline import Answer, reply, serve, written
 from nonneg_server.requests.bodies import read_object
 from nonneg_server.requests.inputs import Incoming, Limits, each, input_from
-from nonneg_server.requests.parameters import Parameters, PositiveCount, from_json
+from nonneg_server.requests.parameters import ModelName, Parameters, PositiveCount, from_json
 
 
 class TeiEmbedRequest(BaseModel):
@@ -35,7 +35,7 @@ class TeiEmbedRequest(BaseModel):
         Literal["Right", "right"] | None, Field(description="The end of a text is what is left out.")
     ] = None
     prompt_name: Annotated[None, Field(description="Images take no prompts.")] = None
-    model: Annotated[str | None, Field(description="A served model's name; without it, the default one.")] = None
+    model: ModelName = None
     top_k: PositiveCount | None = None
 
 

@@ -3,11 +3,12 @@
 import math
 import time
 from collections import OrderedDict
+from functools import partial
 
 from starlette.requests import Request
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from nonneg_core.errors import NonnegError, RateLimited, Unauthorized
+from nonneg_core.errors import Forbidden, NonnegError, RateLimited, Unauthorized
 from nonneg_server.api.route import RouteTable
 from nonneg_server.http.context import on_error
 from nonneg_server.http.keys import Keys, digest_of
@@ -45,6 +46,12 @@ class AuthMiddleware:
         client: str | bytes = (scope.get("client") or ("unknown",))[0]
         presented = presented_key(scope)
         if not is_authorized(self._keys, scope):
+            if (name := scope["state"].get("key")) is not None:
+                raise Forbidden(
+                    f"the key {name} opens GET /metrics alone",
+                    fix="send another key, made by `nonneg key` without --metrics",
+                    field="authorization",
+                )
             raise Unauthorized(
                 "this server asks for an API key" if presented is None else "this API key is not known here",
                 fix="send `Authorization: Bearer <key>` or `X-API-Key: <key>`",
@@ -54,10 +61,14 @@ class AuthMiddleware:
             if len(self._keys) and presented is not None:  # by the key itself: a reload may give it another name
                 client = digest_of(presented)
             self._rate.take(client, time.monotonic())
+            scope["state"]["charge"] = partial(self._rate.charge, client)
 
 
 class RateLimiter:
-    """A token bucket for every key, or, without keys, for every address."""
+    """A token bucket for every key, or, without keys, for every address: an image takes one, as any other request does.
+
+    A request is let in while one is left. Its images are counted later: more than are left are owed.
+    """
 
     def __init__(self, per_second: float, burst: int) -> None:
         self._per_second = per_second
@@ -65,7 +76,7 @@ class RateLimiter:
         self._buckets: OrderedDict[str | bytes, tuple[float, float]] = OrderedDict()  # client -> tokens, when
 
     def take(self, client: str | bytes, now: float) -> None:
-        """Take one token, or raise RateLimited with the time until there is one."""
+        """Take one token, or raise RateLimited with the time until there is one again."""
         tokens, since = self._buckets.pop(client, (float(self._burst), now))
         tokens = min(self._burst, tokens + (now - since) * self._per_second)
         allowed = tokens >= 1
@@ -75,23 +86,28 @@ class RateLimiter:
         if not allowed:
             wait = (1 - tokens) / self._per_second
             raise RateLimited(
-                f"more than {self._per_second:g} requests a second",
+                f"more than {self._per_second:g} images or requests without images a second",
                 fix=f"try again in {math.ceil(wait * 1000)} ms",
                 field="rate",
                 limit=self._per_second,
                 retry_after=wait,
             )
 
+    def charge(self, client: str | bytes, images: int) -> None:
+        """Take a token for every image of a request beyond its first."""
+        tokens, since = self._buckets.get(client, (float(self._burst), time.monotonic()))
+        self._buckets[client] = (tokens - max(0, images - 1), since)
+
 
 def is_authorized(keys: Keys, scope: Scope) -> bool:
-    """Return whether the request holds a known key, or none is needed; the key's name is noted for the log."""
+    """Return whether a key that opens this route came, or none is needed; the key's name is noted for the log."""
     if not len(keys):
         return True
     presented = presented_key(scope)
     name = None if presented is None else keys.name_of(presented)
     if name is not None:
         scope["state"]["key"] = name
-    return name is not None
+    return name is not None and (name not in keys.of_metrics or scope["path"] == "/metrics")
 
 
 def presented_key(scope: Scope) -> str | None:

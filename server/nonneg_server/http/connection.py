@@ -17,6 +17,7 @@ from nonneg_core.errors import NonnegError
 from nonneg_server.http import refusals
 from nonneg_server.http.connection_limits import ConnectionState, UnreadOutput, unread_bytes
 from nonneg_server.http.context import CLIENT_CLOSED, Completed, request_id_of
+from nonneg_server.http.origin import client_behind
 
 SMALL = 2**20  # bytes of a refused body that are let pass by, so that the connection can be used again
 MOST_HEAD = 2**16  # bytes of a head that is not whole yet, or of what comes behind a body
@@ -123,6 +124,8 @@ class Connection(HttpToolsProtocol):
             return
         self._beside = 0
         self.scope["state"].update(started=time.perf_counter(), reserve=self.reserve)
+        if self._shared.proxies:
+            self.scope["client"] = client_behind(self.client, self.headers, self._shared.proxies)
         if len(self.url) >= MOST_HEAD:  # more than uvicorn's parser of addresses takes
             self.refuse(refusals.head_too_large(MOST_HEAD, MOST_HEADERS))
         if self._refused or self._rejected_early():

@@ -7,6 +7,7 @@ import struct
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from ipaddress import IPv4Network, IPv6Network
 from typing import TYPE_CHECKING
 
 from nonneg_core.errors import ConfigInvalid, Overloaded
@@ -38,6 +39,7 @@ class ConnectionState:
     loading: bool = False
     draining: bool = False
     early: EarlyRejection | None = None
+    proxies: Sequence[IPv4Network | IPv6Network] = ()  # whose X-Forwarded-For is believed
     observers: Sequence[Observer] = ()  # of every request
     logs: Sequence[Observer] = ()  # of what was refused before its head was whole
 

@@ -6,20 +6,22 @@ A key is 32 random bytes, so that a plain hash is enough: there is nothing to gu
 import hashlib
 import hmac
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 from nonneg_core.errors import ConfigInvalid
 
 logger = logging.getLogger("nonneg")
 MARK = "sha256:"
+METRICS = "metrics"  # behind a key that opens nothing else
 
 
 class Keys:
     """The known keys, by name; others may take their place while it serves."""
 
-    def __init__(self, digests: Mapping[str, bytes]) -> None:
+    def __init__(self, digests: Mapping[str, bytes], of_metrics: Collection[str] = ()) -> None:
         self._digests = dict(digests)
+        self.of_metrics = frozenset(of_metrics)  # names of those that open GET /metrics alone
 
     def __len__(self) -> int:
         return len(self._digests)
@@ -34,7 +36,7 @@ class Keys:
 
     def replace(self, others: "Keys") -> tuple[list[str], list[str]]:
         """Replace all keys; return the names of those that are new and of those that were withdrawn."""
-        before, self._digests = self._digests, others._digests
+        before, self._digests, self.of_metrics = self._digests, others._digests, others.of_metrics
         return _lacking(self._digests, before), _lacking(before, self._digests)
 
 
@@ -50,24 +52,28 @@ def reload_keys(keys: Keys, given: Sequence[str], file: Path) -> None:
 
 
 def read_keys(given: Sequence[str], file: Path | None) -> Keys:
-    """Return keys from the settings and from a file with one line each: `name sha256:<hex>`; # begins a comment."""
+    """Return keys from the settings and from a file, a line each: `name sha256:<hex> [metrics]`; # begins a comment."""
     lines = [(f"key {number}", text) for number, text in enumerate(given, 1)]
     digests = {name: _digest(text, name) for name, text in lines}
+    of_metrics = []
     for number, line in enumerate(_lines(file), 1):
         words = line.partition("#")[0].split()
         if not words:
             continue
+        alone = words[-1] == METRICS
+        words = words[:-1] if alone else words
         name = words[0] if len(words) == 2 else f"line {number}"
-        if len(words) > 2 or name in digests or not words[-1].startswith(MARK):
+        if len(words) not in (1, 2) or name in digests or not words[-1].startswith(MARK):
             raise ConfigInvalid(
                 f"{file}, line {number} is not a key, or has a name used before",
                 fix="write `name sha256:<hex>`, as `nonneg key` prints it",
                 field="api_key_file",
             )
         digests[name] = _digest(words[-1], f"{file}, line {number}")
+        of_metrics += [name] if alone else []
     if file is not None and len(digests) == len(lines):  # a file of keys must not open the server
         raise ConfigInvalid(f"{file} holds no key", fix="add what `nonneg key` prints", field="api_key_file")
-    return Keys(digests)
+    return Keys(digests, of_metrics)
 
 
 def digest_of(key: str) -> bytes:

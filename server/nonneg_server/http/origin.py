@@ -7,7 +7,7 @@ Sec-Fetch-Site. Programs send neither.
 """
 
 import ipaddress
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from starlette.types import Scope
 
@@ -55,6 +55,27 @@ class OriginCheck:
         return None if own else _foreign("a page of another site asked", origin, site)
 
 
+def client_behind(
+    client: tuple[str, int] | None,
+    headers: Iterable[tuple[bytes, bytes]],
+    proxies: Sequence[ipaddress.IPv4Network | ipaddress.IPv6Network],
+) -> tuple[str, int] | None:
+    """Return who asks: behind proxies that are trusted the last of X-Forwarded-For that is not one of them.
+
+    What stands before that was written by the client, and may be anything.
+    """
+    hops = b",".join(value for name, value in headers if name == b"x-forwarded-for").decode("latin-1")
+    for hop in reversed(hops.split(",")):
+        address = None if client is None else _address(client[0])
+        if address is None or not any(address in network for network in proxies):
+            return client
+        forwarded = _address(hop.strip()) or _address(_without_port(hop.strip()))
+        if forwarded is None:  # what stands before it is not believed either
+            return client
+        client = str(forwarded), 0
+    return client
+
+
 def is_loopback(host: str) -> bool:
     """Return whether what listens on this address is reached from this machine alone."""
     address = _address(host)
@@ -92,9 +113,10 @@ def _without_port(named: str) -> str:
 
 def _address(name: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
     try:
-        return ipaddress.ip_address(name)
+        address = ipaddress.ip_address(name)
     except ValueError:
         return None
+    return getattr(address, "ipv4_mapped", None) or address  # as a socket for both shows the clients of IPv4
 
 
 def _unknown_name(named: str) -> Forbidden:

@@ -35,7 +35,7 @@ class Registry:
         self.load_failures = 0
         self._engines: dict[str, InferenceEngine] = {}
         self._default: str | None = None  # the first: it stays the default while it is not loaded
-        self._aliases = dict(aliases or {})
+        self.aliases = dict(aliases or {})  # another mapping may take its place while it serves
         self.memory = memory
         self.workers = workers
         self._cache = cache
@@ -44,14 +44,25 @@ class Registry:
             self.put(engine)
 
     def get(self, name: str | None = None) -> InferenceEngine:
-        """Return the engine of that name or alias, or the default one."""
+        """Return the engine of that name or alias, or the default one; of `name@fingerprint` that very model's."""
+        if name is not None and "@" in name:
+            return self._pinned(name)
         engines = self._engines
-        model_name = self._default if name is None else self._aliases.get(name, name)
+        model_name = self._default if name is None else self.aliases.get(name, name)
         engine = engines.get(model_name or "")
         if engine is None:
-            known = ", ".join([*engines, *(alias for alias, model in self._aliases.items() if model in engines)])
+            known = ", ".join([*engines, *(alias for alias, model in self.aliases.items() if model in engines)])
             what = f"no model {name!r} here" if name is not None else f"the default model, {model_name}, is not loaded"
             raise ModelNotFound(what, fix=f"ask for {known or 'none'}", field="model", value=name)
+        return engine
+
+    def _pinned(self, given: str) -> InferenceEngine:
+        """Return the engine of this fingerprint, also where the name before it means another model by now."""
+        name, _, pin = given.partition("@")
+        named = self._engines.get(self.aliases.get(name, name)) or self.get()
+        engines = (named, *self._engines.values())
+        engine = next((one for one in engines if one.bundle.manifest.fingerprint.startswith(pin)), named)
+        engine.bundle.manifest.check_pin(given)
         return engine
 
     def put(self, engine: InferenceEngine) -> None:
@@ -165,6 +176,10 @@ class Repository:
         )
         return list(dict.fromkeys([*self._sources, *folders]))
 
+    def served_names(self) -> list[str]:
+        """Return every model that is served, or that will be when the start is over."""
+        return list(dict.fromkeys([*self._sources, *(engine.name for engine in self.registry.all())]))
+
     def load_all(self) -> None:
         """Load every model that is to be served from the start."""
         for name in self._sources:
@@ -225,6 +240,13 @@ def sources_of(models: Sequence[str]) -> dict[str, Path]:
         name, equals, path = given.partition("=")
         folder = located(path if equals else given)
         key = name if equals else read_manifest(folder).name
+        if "@" in key:
+            raise ConfigInvalid(
+                f"the name {key} has an @, which stands between name and fingerprint where a model is asked for",
+                fix="choose a name without it",
+                field="model",
+                value=given,
+            )
         if key in sources:
             raise ConfigInvalid(
                 f"two models are called {key}: {sources[key]} and {folder}",

@@ -221,7 +221,7 @@ def log_access(completed: Completed) -> None:
         "method": completed.method,
         "status": completed.status,
         "milliseconds": round(completed.seconds * 1e3, 2),
-        "images": None if answer is None else len(answer.positions) + len(answer.errors),
+        "images": None if answer is None else answer.images,
         "model": None if answer is None else answer.manifest.name,
         "key": state.get("key"),
         "client": client[0] if client else None,

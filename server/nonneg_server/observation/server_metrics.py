@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 
 METRICS = {
     "nonneg_requests": "Requests answered, by route, method and status.",
-    "nonneg_request_seconds": "Time from a request's headers to its answer, by route.",
+    "nonneg_request_seconds": "Time from a request's headers to its answer, by route, class of status (2xx) and "
+    "images embedded (one, many, none).",
     "nonneg_images": "Images embedded, by model.",
     "nonneg_texts": "Texts embedded by a text tower, by model.",
     "nonneg_image_errors": "Images that could not be embedded, by model and error type.",
@@ -68,18 +69,21 @@ METRICS = {
 
 
 class Traffic:
-    """Requests by route, method and status."""
+    """Requests by route, method and status; their time by what can be compared: what is refused is answered at once."""
 
     def __init__(self) -> None:
         self.requests: Counter[tuple[str, str, int]] = Counter()
-        self.seconds: dict[str, Histogram] = {}
+        self.seconds: dict[tuple[str, str, str], Histogram] = {}
 
     def __call__(self, completed: Completed) -> None:
         """Count an answered request."""
         self.requests[completed.route, completed.method, completed.status] += 1
-        histogram = self.seconds.get(completed.route)
+        answer = completed.scope["state"].get("answer")
+        images = "none" if answer is None else "one" if answer.images == 1 else "many"
+        labels = completed.route, f"{completed.status // 100}xx", images
+        histogram = self.seconds.get(labels)
         if histogram is None:
-            histogram = self.seconds[completed.route] = Histogram(SECONDS)
+            histogram = self.seconds[labels] = Histogram(SECONDS)
         histogram.observe(completed.seconds)
 
 
@@ -107,9 +111,9 @@ class Metrics(Collector):
         requests = _counter("nonneg_requests", "route", "method", "status")
         for (route, method, status), count in self._traffic.requests.items():
             requests.add_metric([route, method, str(status)], count)
-        seconds = _histogram("nonneg_request_seconds", "route")
-        for route, histogram in self._traffic.seconds.items():
-            seconds.add_metric([route], histogram.cumulative(), histogram.sum)
+        seconds = _histogram("nonneg_request_seconds", "route", "status", "images")
+        for labels, histogram in self._traffic.seconds.items():
+            seconds.add_metric(labels, histogram.cumulative(), histogram.sum)
         yield from (requests, seconds)
 
     def _of_models(self, engines: list[InferenceEngine]) -> Iterator[Metric]:

@@ -106,6 +106,8 @@ async def served(
     manifest = engine.bundle.manifest
     lengths = lengths_of(parameters, manifest)
     check_size(len(images), sum(lengths), "dimensions")
+    if (charge := request.scope["state"].get("charge")) is not None:  # where there is a rate
+        charge(len(images))
     deadline = request.scope["state"]["deadline"]()
     here = [image for image in images if not isinstance(image, Link)]
     async with _fetched(request, images, deadline) if len(here) < len(images) else nullcontext(here) as ready:

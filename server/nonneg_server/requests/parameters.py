@@ -18,6 +18,10 @@ PositiveCount = Annotated[int, Field(ge=1)]
 Lengths = Annotated[list[PositiveCount], Field(min_length=1, max_length=MAX_LENGTHS)]
 
 
+ModelName = Annotated[
+    str | None,
+    Field(description="A served model's name, or NAME@FINGERPRINT to take no other; without it, the default one."),
+]
 Errors = Annotated[
     Literal["item", "fail"],
     Field(description="item: a bad image has its error in its place; fail: it fails the request."),
@@ -29,7 +33,7 @@ class Parameters(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    model: Annotated[str | None, Field(description="A served model's name; without it, the default one.")] = None
+    model: ModelName = None
     dimensions: Annotated[
         PositiveCount | Lengths | None,
         Field(description="Keep this many of the model's dimensions, 1 to all of them; several: a list, or 512,128."),
@@ -56,7 +60,7 @@ class Comparison(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    model: Annotated[str | None, Field(description="A served model's name; without it, the default one.")] = None
+    model: ModelName = None
     dimensions: Annotated[PositiveCount | None, Field(description="Compare at this length.")] = None
     top_k: Annotated[PositiveCount | None, Field(description="Compare each vector's largest this many.")] = None
     limit: Annotated[int, Field(ge=1, le=1000, description="Dimensions to list; the rest is summed.")] = 20

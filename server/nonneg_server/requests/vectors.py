@@ -8,7 +8,7 @@ import numpy as np
 from numpy.lib import format as npy
 from numpy.typing import NDArray
 
-from nonneg_core.errors import MediaUnsupported, ParameterInvalid, RequestInvalid, TooLarge
+from nonneg_core.errors import FingerprintMismatch, MediaUnsupported, ParameterInvalid, RequestInvalid, TooLarge
 from nonneg_core.shortening import Vectors
 from nonneg_runtime.bundle.manifest import Manifest
 from nonneg_server.requests.bodies import json_object
@@ -55,7 +55,7 @@ def stored_vectors(body: bytes, content_type: str, query: Parameters) -> StoredV
 def as_array(stored: StoredVectors, manifest: Manifest) -> Vectors:
     """Return the rows as float32 (batch, width), finite, not negative, no wider than the model."""
     if stored.fingerprint not in (None, manifest.fingerprint):
-        raise ParameterInvalid(
+        raise FingerprintMismatch(
             f"these vectors are of {stored.fingerprint}, {manifest.name} makes {manifest.fingerprint}",
             fix="name the model that made them, or omit the fingerprint",
             field="fingerprint",

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
 from functools import partial
+from ipaddress import ip_network
 from typing import TYPE_CHECKING, Any
 
 import uvicorn
@@ -161,7 +162,7 @@ def prepare(
         connections=min(settings.max_connections, files),
         bytes=settings.upload_bytes,
     )
-    shared = ConnectionState(limits)
+    shared = ConnectionState(limits, proxies=tuple(map(ip_network, settings.trusted_proxy)))
     app = create_app(repository.registry, settings, shared, repository, collection)
     config = uvicorn.Config(
         app,

@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -53,10 +54,14 @@ def serve(**flags: Any) -> None:
       nonneg serve --model bundles/mine --host 0.0.0.0 --port 9000
       curl --data-binary @photo.jpg -H 'Content-Type: image/jpeg' 'http://127.0.0.1:8000/embed?dimensions=256'
     """
-    run(read_settings(**flags))
+    run(read_settings(**flags), read_again=partial(read_settings, **flags))
 
 
-def run(settings: Settings, collection: "Collection | None" = None) -> None:
+def run(
+    settings: Settings,
+    collection: "Collection | None" = None,
+    read_again: Callable[[], Settings] | None = None,
+) -> None:
     """Serve until SIGTERM or SIGINT, finish what is in flight, and return; `collection` is what the studio shows."""
     started = time.perf_counter()
     _end_at_once_on_sigterm()
@@ -80,6 +85,8 @@ def run(settings: Settings, collection: "Collection | None" = None) -> None:
             gc.enable()
 
         process = prepare(repository, settings, loading, announce, collection)
+        if settings.config is not None and read_again is not None:
+            process.reload_hooks.append(partial(reload_aliases, repository, settings, read_again))
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
             runner.run(process.serve([listener]))
     if not loading.done():
@@ -203,15 +210,32 @@ def aliases_of(given: tuple[str, ...], sources: Mapping[str, object]) -> dict[st
     aliases = {}
     for pair in given:
         alias, _, model = pair.partition("=")
-        if model not in sources or not alias or alias in sources:
+        if model not in sources or not alias or alias in sources or "@" in alias:
             raise ConfigInvalid(
-                f"--alias {pair}: unknown model, or the name is already in use",
+                f"--alias {pair}: unknown model, or the name has an @ or is already in use",
                 fix=f"write --alias name=model with a model of {', '.join(sources)}",
                 field="alias",
                 value=pair,
             )
         aliases[alias] = model
     return aliases
+
+
+def reload_aliases(repository: Repository, settings: Settings, read_again: Callable[[], Settings]) -> None:
+    """Read the file of settings again and take its aliases; say what else changed in it, which takes a restart."""
+    try:
+        fresh = read_again()
+        aliases = aliases_of(fresh.alias, dict.fromkeys(repository.served_names()))
+    except ConfigInvalid as error:
+        logger.error("the aliases stay as they were: %s; then send SIGHUP again", error)
+        return
+    repository.registry.aliases = aliases
+    logger.warning("read the aliases again: %s", ", ".join(f"{name}={aliases[name]}" for name in aliases) or "none")
+    others = [name for name in Settings.model_fields if getattr(fresh, name) != getattr(settings, name)]
+    if others := [name for name in others if name != "alias"]:
+        logger.warning(
+            "changed in %s and not read again, which takes a restart: %s", settings.config, ", ".join(others)
+        )
 
 
 def atlases_of(given: tuple[str, ...], sources: Mapping[str, Path], *, more: bool) -> tuple[Path, ...]:

@@ -66,7 +66,7 @@ class Process(uvicorn.Server):
         self._on_loaded = on_loaded
         self._drain = drain
         self._grace = grace
-        self._reload_hooks = reload_hooks
+        self.reload_hooks = [*reload_hooks]
         self._shutdown_hooks = shutdown_hooks
         self._leaving = False
         self._stop_at: float | None = None
@@ -125,7 +125,7 @@ class Process(uvicorn.Server):
 
     def _reload(self) -> None:
         """Reload keys and certificate at once: both are small. Models now, or after the reload under way."""
-        for reload in self._reload_hooks:
+        for reload in self.reload_hooks:
             reload()
         self._reload_certificate()
         if not self._shared.loading:

@@ -1,5 +1,6 @@
 """Every setting of the server: one frozen model, whose fields are the flags and the NONNEG_… environment variables."""
 
+import ipaddress
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -99,9 +100,24 @@ class Settings(BaseSettings):
         metavar="FILE",
     )
     rate: float | None = setting(
-        None, "Requests a second for each key, or each address without keys; then 429.", group="Access", gt=0
+        None,
+        "Images a second for each key, or each address without keys, then 429; a request without images counts as one.",
+        group="Access",
+        gt=0,
     )
-    burst: int = setting(20, "Requests at once before the rate counts.", group="Access", ge=1)
+    burst: int = setting(
+        20,
+        "Images at once before the rate counts; a request that begins below it may end beyond it.",
+        group="Access",
+        ge=1,
+    )
+    trusted_proxy: Annotated[tuple[str, ...], NoDecode] = setting(
+        (),
+        "Address or network of a proxy, as 10.0.0.0/8, whose X-Forwarded-For names the client: for the log, and for "
+        "rates without keys. Repeat it; as a variable, with commas.",
+        group="Access",
+        metavar="ADDRESS",
+    )
     cors_origin: Annotated[tuple[str, ...], NoDecode] = setting(
         (),
         "Origin whose web pages may ask, or *. Repeat it; as a variable, with commas.",
@@ -251,7 +267,17 @@ class Settings(BaseSettings):
         """What a request may bring."""
         return Limits(self.max_images, self.max_image_bytes)
 
-    @field_validator("model", "alias", "atlas", "api_key", "cors_origin", "allow_host", "url_host", mode="before")
+    @field_validator("trusted_proxy")
+    @classmethod
+    def _networks(cls, given: tuple[str, ...]) -> tuple[str, ...]:
+        """Refuse what is neither an address nor a network."""
+        for entry in given:
+            ipaddress.ip_network(entry)
+        return given
+
+    @field_validator(
+        "model", "alias", "atlas", "api_key", "trusted_proxy", "cors_origin", "allow_host", "url_host", mode="before"
+    )
     @classmethod
     def _listed(cls, given: object) -> object:
         """Split text at its commas: a variable, and a single value, give a list so."""

@@ -76,7 +76,7 @@ def _kind(annotation: Any) -> tuple[Any, bool]:
 # The settings of this run: from flags, the environment and a file, each checked, with errors that name the place.
 
 KUBERNETES = "Kubernetes sets this for a Service called nonneg: give the pod `enableServiceLinks: false`"
-OF_OTHERS = frozenset({"NONNEG_URL", "NONNEG_FEATURE_CACHE"})  # that the client and training read
+OF_OTHERS = frozenset({"NONNEG_URL", "NONNEG_DATA", "NONNEG_ENGINE_KEY", "NONNEG_FEATURE_CACHE"})  # not ours
 
 
 def read_settings(**flags: Any) -> Settings:

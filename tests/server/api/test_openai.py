@@ -11,6 +11,8 @@ import numpy as np
 import openai
 import pytest
 
+from nonneg_runtime.bundle.bundle_folder import Bundle
+
 Paint = Callable[[int], bytes]
 Uri = Callable[[int], str]
 BROKEN = b"\x89PNG\r\n\x1a\n and no more"
@@ -23,9 +25,11 @@ def ask(served: str) -> Iterator[openai.OpenAI]:
         yield client
 
 
-def test_openai_embeds_by_default_in_base64(ask: openai.OpenAI, local: Any, png: Paint, png_uri: Uri) -> None:
+def test_openai_embeds_by_default_in_base64(
+    ask: openai.OpenAI, bundle: Bundle, local: Any, png: Paint, png_uri: Uri
+) -> None:
     answer = ask.embeddings.create(model="tiny", input=[png_uri(0), png_uri(1)], dimensions=20)
-    assert (answer.object, answer.model, answer.usage.total_tokens) == ("list", "tiny", 0)
+    assert (answer.object, answer.model, answer.usage.total_tokens) == ("list", bundle.manifest.pinned, 0)
     assert [item.index for item in answer.data] == [0, 1]
     np.testing.assert_array_equal(
         np.float32([item.embedding for item in answer.data]), local(png(0), png(1), dimensions=20)

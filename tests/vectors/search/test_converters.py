@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import struct
 from pathlib import Path
@@ -105,24 +106,28 @@ def test_points_of_qdrant_are_taken_and_found_by_its_client(named):
     (found,) = client.query_points(
         "c", query=models.SparseVector(indices=[1], values=[1.0]), using="nonneg", with_payload=True
     ).points
-    assert found.payload == {"price": 3, "id": "a.jpg"}
+    assert found.payload == {"price": 3, "fingerprint": named.fingerprint, "id": "a.jpg"}
     assert found.score == pytest.approx(0.5)
     client.close()
 
 
-def test_points_carry_id_vector_and_payload(named):
+def test_points_carry_id_vector_payload_and_fingerprint(named):
+    made_by = {"fingerprint": named.fingerprint}
     assert converters.pinecone_points(named, PAYLOADS)[2] == {
         "id": "c.jpg",
         "sparse_values": converters.pinecone(named)[2],
-        "metadata": {"price": 5, "new": True},
+        "metadata": {"price": 5, "new": True, **made_by},
     }
-    assert converters.milvus_points(named, PAYLOADS)[0] == {"id": "a.jpg", "price": 3, "vector": {1: 0.5, 3: 0.25}}
-    assert converters.pgvector_points(named, PAYLOADS)[0] == ("a.jpg", "{2:0.5,4:0.25}/4", '{"price": 3}')
+    milvus = converters.milvus_points(named, PAYLOADS)[0]
+    assert milvus == {"id": "a.jpg", "price": 3, "vector": {1: 0.5, 3: 0.25}, **made_by}
+    name, vector, payload = converters.pgvector_points(named, PAYLOADS)[0]
+    assert (name, vector, json.loads(payload)) == ("a.jpg", "{2:0.5,4:0.25}/4", {"price": 3, **made_by})
     (first, *_) = converters.elasticsearch_points(named, index="photos")
-    assert first == {"_index": "photos", "_id": "a.jpg", "_source": {"id": "a.jpg", "vector": {"1": 0.5, "3": 0.25}}}
+    source = {"id": "a.jpg", "vector": {"1": 0.5, "3": 0.25}, **made_by}
+    assert first == {"_index": "photos", "_id": "a.jpg", "_source": source}
 
 
-@pytest.mark.parametrize("payloads", [PAYLOADS[:2], [{"id": 3}, {}, {}]])
+@pytest.mark.parametrize("payloads", [PAYLOADS[:2], [{"id": 3}, {}, {}], [{"fingerprint": "x"}, {}, {}]])
 def test_payloads_that_do_not_fit_are_refused(named, payloads):
     with pytest.raises((DataInvalid, ConfigInvalid)):
         converters.qdrant_points(named, payloads)
@@ -136,11 +141,12 @@ def test_points_need_ids(embeddings):
 def test_active_dimensions_stand_beside_the_vector_where_they_are_asked_for(named):
     assert converters.active(named) == [[1, 3], [], [0, 3]]
     points = converters.qdrant_points(named, PAYLOADS, active=True)
-    assert points[0]["payload"] == {"price": 3, "active": [1, 3], "id": "a.jpg"}
+    made_by = {"fingerprint": named.fingerprint}
+    assert points[0]["payload"] == {"price": 3, "active": [1, 3], "id": "a.jpg", **made_by}
     assert PAYLOADS[0] == {"price": 3}
-    assert converters.pinecone_points(named, active=True)[2]["metadata"] == {"active": ["0", "3"]}
-    assert converters.milvus_points(named, active=True)[1] == {"id": "b.jpg", "active": [], "vector": {}}
-    assert converters.pgvector_points(named, active=True)[0][2] == '{"active": [1, 3]}'
+    assert converters.pinecone_points(named, active=True)[2]["metadata"] == {"active": ["0", "3"], **made_by}
+    assert converters.milvus_points(named, active=True)[1] == {"id": "b.jpg", "active": [], "vector": {}, **made_by}
+    assert converters.pgvector_points(named, active=True)[0][2].endswith('"active": [1, 3]}')
     assert converters.elasticsearch_points(named, index="i", active=True)[0]["_source"]["active"] == [1, 3]
     with pytest.raises(ConfigInvalid, match="has a field active already"):
         converters.qdrant_points(named, [{"active": 1}, {}, {}], active=True)

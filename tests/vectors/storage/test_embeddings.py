@@ -60,7 +60,7 @@ def test_shortening_keeps_ids_and_fingerprint():
 
 
 def test_more_dimensions_than_there_are_is_refused():
-    with pytest.raises(ParameterInvalid, match="exceeds this model's 3"):
+    with pytest.raises(ParameterInvalid, match="exceeds these vectors' 3"):
         Embeddings.from_dense(np.eye(3), fingerprint="f").shorten(4)
 
 
