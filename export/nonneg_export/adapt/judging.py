@@ -84,7 +84,7 @@ FRONT_KEPT = (
     "(--others FOLDER measures it)."
 )
 ELSEWHERE = (
-    "Short vectors of photos of other kinds lose: mAP@100 fell by 0.24 at 128 dimensions on average (0.09 with labels), "
+    "Short vectors of photos of other kinds lose: mAP@100 fell by 0.24 at 128 dimensions on average (0.09 with labels) "
     "and by 0.02 at 512. With --keep-front it fell by 0.02 at most; --others FOLDER measures it."
 )
 
