@@ -1,4 +1,4 @@
-"""What adapting takes: `python benchmarks/adapt_scale.py [--photos N]... [--features N] [--folder PHOTOS [--train]]`.
+"""What adapting takes: `python benchmarks/adapt_scale.py [--photos N]... [--features N] [--folder PHOTOS]`.
 
 With a folder the command itself, from nothing and again with what it put away: seconds, seconds of all processors and
 peak memory. Else what comes after embedding, of as many photos as wished: features are generated, normal, with the mean
@@ -48,7 +48,6 @@ def main() -> None:
     parser.add_argument("--from", dest="source", default="photo")
     parser.add_argument("--place", type=Path, help="Where the features go; by default a temporary folder.")
     parser.add_argument("--folder", type=Path, help="Real photos: time the command itself.")
-    parser.add_argument("--train", action="store_true")
     parser.add_argument("--features", type=int)
     parser.add_argument("--one", type=int, help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -56,7 +55,7 @@ def main() -> None:
     if options.one:
         print(json.dumps(measured(source, options.one, options.place)))
         return
-    found = of_folder(options.folder, options.source, options.train) if options.folder else []
+    found = of_folder(options.folder, options.source) if options.folder else []
     for photos in [] if options.folder else options.photos:
         with tempfile.TemporaryDirectory(dir=options.place) as place:
             command = [sys.executable, __file__, "--one", str(photos), "--from", options.source, "--place", place]
@@ -78,11 +77,11 @@ def narrowed(source: SourceBundle, features: int | None) -> SourceBundle:
     return SourceBundle(source.bundle, replace(head, weight=head.weight[kept]), spread)
 
 
-def of_folder(folder: Path, source: str, train: bool) -> list[dict[str, object]]:
+def of_folder(folder: Path, source: str) -> list[dict[str, object]]:
     """Return the command with an empty cache, and once more."""
     with tempfile.TemporaryDirectory() as place:
         options = ["--out", f"{place}/mine.bundle", "--from", source, "--force", "--replace", "--json"]
-        command = [sys.executable, "-m", "nonneg_cli", "adapt", str(folder), *options, *(["--train"] if train else [])]
+        command = [sys.executable, "-m", "nonneg_cli", "adapt", str(folder), *options]
         return [{"run": run, **timed(command, Path(place))} for run in ("from nothing", "again")]
 
 
@@ -140,7 +139,7 @@ def measured(source: SourceBundle, photos: int, place: Path) -> dict[str, float]
     marks.append(time.perf_counter())
     fitted = fit(source, features, parts, labels, Weights())
     marks.append(time.perf_counter())
-    by_labels(source.head, fitted.head, features.roots(parts.judged), labels.codes[parts.judged])
+    by_labels(source.head, fitted.head, features, labels, parts.judged)
     marks.append(time.perf_counter())
     names = ("read s", "labels s", "split s", "fit s", "judge s")
     seconds = dict(zip(names, np.diff(marks).round(1).tolist(), strict=True))

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
 
 from nonneg_core.errors import FingerprintMismatch
-from nonneg_runtime.bundle.bundle_folder import Bundle, open_bundle
+from nonneg_runtime.bundle.bundle_folder import Bundle, open_bundle, shipped_names
+from nonneg_runtime.bundle.head_file import fitted_on
 from nonneg_runtime.words.column_facts import names_of as names_in
 from nonneg_runtime.words.column_facts import names_shipped, statistics_shipped
 from nonneg_runtime.words.column_facts import statistics_of as statistics_in
@@ -35,6 +39,25 @@ def bundle_of(fingerprint: str, bundle: str | os.PathLike[str]) -> Bundle:
             value=model_bundle.manifest.fingerprint,
         )
     return model_bundle
+
+
+@dataclass(frozen=True)
+class KnownModel:
+    """What is known of the model of some vectors and photos; None where its bundle is not here."""
+
+    named: int | None  # of the first dimensions, those that have a name
+    fitted: int | None  # of the photos, those that its head was fitted on
+
+
+def known_model(
+    fingerprint: str, dimensions: int, photos: Sequence[Path], *bundles: str | os.PathLike[str] | None
+) -> KnownModel:
+    """Return what one of these bundles, or of the shipped ones, says of its names and of the photos."""
+    places: list[str | os.PathLike[str]] = [bundle for bundle in bundles if bundle is not None]
+    for name in (*places, *shipped_names()):
+        if (bundle := open_bundle(name)).manifest.fingerprint == fingerprint:
+            return KnownModel(sum(d < dimensions for d in names_in(bundle)), fitted_on(bundle.path, photos))
+    return KnownModel(None, None)
 
 
 class Index(PlainIndex):

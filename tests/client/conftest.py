@@ -37,6 +37,7 @@ class Faulty(ThreadingHTTPServer):
         self.seen: list[int] = []  # images of each request
         self.at_once = 0
         self.most_at_once = 0
+        self.fingerprint = "f" * 32
         self.seconds = 0.0  # each request takes
         self.most_images = 1000
         self.lock = threading.Lock()
@@ -56,7 +57,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         """Whatever is asked, the one model."""
-        self.answer(200, {"models": [{"name": "fake", "fingerprint": "f" * 32, "dimensions": 1000}]})
+        self.answer(200, {"models": [{"name": "fake", "fingerprint": self.server.fingerprint, "dimensions": 1000}]})
 
     def do_POST(self) -> None:
         body = self.rfile.read(int(self.headers["Content-Length"]))
@@ -87,8 +88,8 @@ class _Handler(BaseHTTPRequestHandler):
         if int(parse_qs(urlsplit(self.path).query).get("dimensions", ["1"])[0]) > 1000:
             return self.answer(422, {"error": {"type": "parameter_invalid", "message": "too long"}})
         rows = [self.row(i, image) for i, image in enumerate(images)]
-        described = {"model": "fake", "fingerprint": "f" * 32, "dimensions": 1000, "top_k": None, "normalized": True}
-        return self.answer(200, {**described, "data": rows, **changes})
+        described = {"model": "fake", "fingerprint": self.server.fingerprint, "dimensions": 1000}
+        return self.answer(200, {**described, "top_k": None, "normalized": True, "data": rows, **changes})
 
     def row(self, index: int, image: bytes) -> dict[str, Any]:
         if image == b"bad":

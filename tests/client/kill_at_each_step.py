@@ -40,12 +40,12 @@ EXPORTS = (
     *(f"nonneg_export.{module}" for module in EXPORT),
 )
 TRAINING = ("torch._dynamo", "nonneg_training.loop.training_run", "nonneg_training.train_command")
-ADAPTS = ("commands.adapt", "adapt.adaptation", "adapt.trained_front", "graphs.head_layers")
+ADAPTS = ("commands.adapt", "adapt.adaptation", "graphs.head_layers")
 LOADED = {
     "embed": CLIENTS, "index": CLIENTS, "rank": EXPORTS, "export": (*EXPORTS, *TRAINING), "train": TRAINING,
     "pull": ("nonneg_export.commands.whole_bundles",),
     "quantize": EXPORTS, "atlas": (*EXPORTS, "nonneg_export.commands.atlas"),
-    "adapt": (*EXPORTS, *TRAINING, *(f"nonneg_export.{module}" for module in ADAPTS)),
+    "adapt": (*EXPORTS, *(f"nonneg_export.{module}" for module in ADAPTS)),
 }  # fmt: skip
 WRITES = {"os.rename", "os.remove", "os.rmdir", "os.mkdir", "os.truncate", "os.chmod", "shutil.rmtree"}
 

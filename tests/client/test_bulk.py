@@ -437,6 +437,13 @@ def test_an_update_is_asked_as_the_file_was(run, faulty, folder, tmp_path):
     assert isinstance(run(folder, "-o", tmp_path / "y.npz", "--update").exception, DataInvalid)
 
 
+def test_an_update_by_another_model_is_refused_also_where_nothing_is_new(run, faulty, folder, tmp_path):
+    out = tmp_path / "x.npz"
+    assert run(folder, "-o", out).exit_code == 0
+    faulty.fingerprint = "e" * 32
+    assert isinstance(run(folder, "-o", out, "--update").exception, FingerprintMismatch)
+
+
 @pytest.mark.nightly
 def test_an_update_killed_before_any_of_its_writes_is_complete_when_it_is_run_again(run, faulty, tmp_path):
     photos, work = tmp_path / "photos", tmp_path / "work"

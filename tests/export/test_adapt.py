@@ -20,7 +20,7 @@ from nonneg_core.pixels.view import View
 from nonneg_core.shortening import unit
 from nonneg_export.adapt import judging
 from nonneg_export.adapt.backbone import FeatureBackbone, open_source
-from nonneg_export.adapt.fitting import split
+from nonneg_export.adapt.fitting import KEPT, split
 from nonneg_export.adapt.judging import verdict
 from nonneg_export.adapt.photo_features import compute_features
 from nonneg_export.assembly.calibrate_and_seal import Draft, rank, seal
@@ -30,7 +30,7 @@ from nonneg_export.share.manifest_report import summary
 from nonneg_export.share.model_card import card
 from nonneg_runtime.bundle.bundle_folder import SHIPPED, open_bundle
 from nonneg_runtime.bundle.evidence import Gain
-from nonneg_runtime.bundle.head_file import read_head
+from nonneg_runtime.bundle.head_file import fitted_on, read_head
 from nonneg_runtime.bundle.manifest import Provenance
 from nonneg_runtime.inference.encoder import open_session
 from nonneg_runtime.inference.runner import check_golden
@@ -101,13 +101,33 @@ def test_named_columns_are_those_of_the_source(adapted: tuple[Path, dict[str, ob
     np.testing.assert_array_equal(mine.weight[:, -800:], theirs.weight[:, named])
 
 
-def test_few_photos_leave_the_trained_front_as_it_was(adapted: tuple[Path, dict[str, object]]) -> None:
+def test_few_photos_leave_the_front_as_it_was(adapted: tuple[Path, dict[str, object]]) -> None:
     out, _ = adapted
     mine, theirs = (read_head(folder / "head.safetensors") for folder in (out, SHIPPED / SOURCE))
-    np.testing.assert_allclose(mine.weight[:, :192], 2 * theirs.weight[:, :192], rtol=1e-3)
+    np.testing.assert_allclose(mine.weight[:, :KEPT], 2 * theirs.weight[:, :KEPT], rtol=1e-3)
     record = open_bundle(out).manifest.head
     assert record is not None
-    assert record.trained == 192
+    assert record.trained == KEPT
+
+
+def test_the_photos_that_shaped_it_are_known(
+    adapted: tuple[Path, dict[str, object]], tiles: Path, tmp_path: Path
+) -> None:
+    out, told = adapted
+    photos, vectors = sorted(tiles.rglob("*.jpg")), tmp_path / "mine.npz"
+    assert fitted_on(out, photos) == told["photos"]
+    assert fitted_on(SHIPPED / SOURCE, photos) == 0
+    embeds = [NONNEG, "embed", str(tiles), "-o", str(vectors), "--bundle", str(out), "--quiet"]
+    subprocess.run(embeds, check=True, timeout=250)
+    for model, words, count in (
+        (("--bundle", str(out)), f"B: mine was fitted on {told['photos']} of these images", 800),
+        ((), "B: the bundle of mine", None),
+    ):
+        compares = [NONNEG, "compare", str(tiles), f"{vectors}@64", str(vectors), "--json", *model]
+        done = subprocess.run(compares, capture_output=True, text=True, timeout=250, check=True)
+        assert words in done.stderr
+        compared = json.loads(done.stdout)
+        assert (compared["named_dimensions"]["b"], compared["fitted_on"]["b"]) == (count, count and told["photos"])
 
 
 def test_names_are_those_of_kept_columns(adapted: tuple[Path, dict[str, object]]) -> None:
@@ -176,7 +196,7 @@ def test_adapting_again_reads_what_was_embedded_and_gives_the_same_model(
 
 
 @pytest.mark.nightly
-def test_without_labels_parts_of_photos_are_looked_for(tiles: Path, tmp_path: Path) -> None:
+def test_without_labels_nothing_is_measured_and_all_photos_shape_it(tiles: Path, tmp_path: Path) -> None:
     folder = tmp_path / "flat"
     folder.mkdir()
     for path in tiles.rglob("*.jpg"):
@@ -184,15 +204,17 @@ def test_without_labels_parts_of_photos_are_looked_for(tiles: Path, tmp_path: Pa
     result = run(folder, tmp_path / "flat.bundle", "--json")
     assert result.returncode == 0, result.stderr
     told = json.loads(result.stdout)
-    assert {gain["metric"] for gain in told["gains"]} == {judging.FOUND}
-    assert "cannot be known" in told["verdict"]
-    assert told["classes"] == 0
+    assert (told["gains"], told["classes"], told["photos"], told["judged"]) == ([], 0, 112, 0)
+    assert "not measured" in told["verdict"]
+    refused = run(tiles, tmp_path / "x.bundle", "--others", str(folder))
+    assert refused.returncode == 1
+    assert "has no labels: nothing can be judged by it" in refused.stderr
 
 
 LOSING = """
 from nonneg_export.adapt import adaptation
 from nonneg_runtime.bundle.evidence import Gain
-worse = dict(length="512", metric="P@1", before=0.9, after=0.5, difference=-0.4, low=-0.5, high=-0.3, p=0.0001)
+worse = dict(length="512", metric="mAP@100", before=0.9, after=0.5, difference=-0.4, low=-0.5, high=-0.3, p=0.0001)
 adaptation.by_labels = lambda *_: [Gain(queries=99, **worse)]
 """
 
@@ -206,35 +228,39 @@ def test_a_loss_that_labels_show_keeps_the_default(tiles: Path, tmp_path: Path) 
     kept = run(tiles, out, "--labels", str(table), before=WITH_THE_SERVERS_EXTRA + LOSING)
     assert kept.returncode == KEPT_DEFAULT
     assert "labels.csv: 1 of 113 lines name none of the photos (the first is lost.jpg)" in kept.stderr
-    assert "loses P@1 at 512 (-0.400)" in kept.stdout
+    assert "loses mAP@100 at 512 (-0.400)" in kept.stdout
     assert "stay with photo-fast" in kept.stderr
     assert not out.exists()
-    both = ("--force", "--json", "--others", str(tiles / "cat"))
+    both = ("--force", "--json", "--others", str(tiles))
     forced = run(tiles, out, *both, before=WITH_THE_SERVERS_EXTRA + LOSING)
     assert forced.returncode == 0, forced.stderr
     told = json.loads(forced.stdout)
-    assert told["lost"] == [{"length": "512", "metric": "P@1", "difference": -0.4}]
-    assert {gain["metric"] for gain in told["gains"]} == {"P@1", "others' own part"}
-    assert "photos of other kinds, which have no labels" in told["verdict"]
+    assert told["lost"] == [{"length": "512", "metric": "mAP@100", "difference": -0.4}]
+    assert {gain["metric"] for gain in told["gains"]} == {"mAP@100", "others' mAP@100"}
+    assert "On the photos of other kinds mAP@100 changed by -0.400" in told["verdict"]
     record = open_bundle(out).manifest.adaptation
     assert record is not None
-    assert "others' own part |" in summary(open_bundle(out).manifest)
+    assert "others' mAP@100 |" in summary(open_bundle(out).manifest)
 
 
 def test_only_what_chance_does_not_explain_is_a_loss() -> None:
-    def gain(p: float, difference: float = -0.01, metric: str = "P@1") -> Gain:
+    def gain(p: float, difference: float = -0.01, metric: str = "mAP@100") -> Gain:
         return Gain(
             length="64", metric=metric, before=0.5, after=0.5, difference=difference, low=0, high=0, p=p, queries=9
         )
 
     assert not judging.losses([gain(0.03), gain(0.9)])  # two comparisons: 0.025 each
     assert judging.losses([gain(0.02), gain(0.9)]) == [gain(0.02)]
-    assert not judging.losses([gain(0.001, difference=0.1), gain(0.001, metric=judging.FOUND)])
+    assert not judging.losses([gain(0.001, difference=0.1)])
     point, more = gain(0.001, difference=-0.01), gain(0.001, difference=-0.02)
-    assert [g.metric for g in judging.losses([point, *judging.of_others([point, more])])] == ["P@1", "others' P@1"]
+    assert [g.metric for g in judging.losses([point, *judging.of_others([point, more])])] == [
+        "mAP@100", "others' mAP@100",
+    ]  # fmt: skip
     said = verdict([*[gain(0.9)] * 9, *judging.of_others([more])], 500)
-    assert said.startswith("Against the model it was made from it loses others' P@1 at 64 (-0.020). P@1 changed by")
-    assert said.endswith("On the photos of other kinds P@1 changed by -0.020 at 64.")
+    assert said.startswith(
+        "Against the model it was made from it loses others' mAP@100 at 64 (-0.020). mAP@100 changed by"
+    )
+    assert said.endswith("On the photos of other kinds mAP@100 changed by -0.020 at 64.")
 
 
 @pytest.mark.parametrize("kind", ["few", "one photo again and again"])
@@ -328,10 +354,3 @@ def test_a_weight_of_labels_is_refused_where_there_are_none_before_anything_is_e
     assert "--labels-weight=0.5 changes nothing" in result.stderr
     assert "Fix:" in result.stderr
     assert "embedding" not in result.stderr
-
-
-def test_training_needs_torch_and_says_so_before_anything_is_embedded(tiles: Path, tmp_path: Path) -> None:
-    result = run(tiles, tmp_path / "x.bundle", "--train")
-    assert result.returncode == 1
-    assert "--train needs torch" in result.stderr
-    assert "install" in result.stderr

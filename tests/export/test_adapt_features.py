@@ -21,10 +21,10 @@ from nonneg_core.process.long_runs import Interrupted
 from nonneg_core.shortening import unit
 from nonneg_export.adapt import fitting
 from nonneg_export.adapt.backbone import FeatureBackbone, open_source
-from nonneg_export.adapt.fitting import TRAINED, fit, largest, split
+from nonneg_export.adapt.fitting import fit, largest, split
 from nonneg_export.adapt.photo_features import FeatureExtractor, Features, compute_features
 from nonneg_export.adapt.photo_labels import Labels, labels_of
-from nonneg_export.adapt.trained_front import STEPS_A_PHOTO, train_front, trained
+from nonneg_export.adapt.trained_front import train_front
 from nonneg_export.calibrate.photo_folder import Photos, find_photos
 from nonneg_export.calibrate.photo_records import RecordBuffer, Records, record_form, sealed
 from nonneg_runtime.heads.feature_head import Weights
@@ -108,6 +108,8 @@ def test_labels_of_a_table_go_before_folders(tiles: Path, features: Features, tm
     assert labels.names == ("one",)
     assert (labels.codes >= 0).sum() == 2
     assert labels.unmatched == f"{table}: 2 of 4 lines name none of the photos (the first is lost.jpg)"
+    table.write_text("path,label\ncat/00.jpg,one\n")
+    assert (labels_of(features, table).codes >= 0).sum() == 1, "within the folder of photos, too"
     table.write_text("path,label\nnowhere.jpg,x\n")
     with pytest.raises(DataInvalid, match=r"names none of the 112 photos .* \(its first is nowhere.jpg\)"):
         labels_of(features, table)
@@ -300,19 +302,25 @@ def test_one_process_at_a_time_embeds_a_folder(tiles: Path, tmp_path: Path, monk
     assert refused
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("labelled", [True, False])
-def test_training_changes_the_front_alone_and_follows_the_number_of_photos(features: Features, labelled: bool) -> None:
+@pytest.mark.parametrize("keep_front", [True, False])
+def test_the_front_of_the_source_is_kept_where_that_is_asked_for(
+    features: Features, keep_front: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     source = open_source(SOURCE)
     parts, labels = split(features, source.head), labels_of(features, None)
-    fitted = fit(source, features, parts, labels, Weights() if labelled else Weights(labels=0))
-    told: list[tuple[int, int | None]] = []
-    found = trained(fitted, features, parts, labels, lambda done, total: told.append((done, total)))
-    assert (found.front, found.steps) == (TRAINED, int(STEPS_A_PHOTO * len(parts.fit)))
-    assert told[-1] == (found.steps, found.steps)
-    before, after = fitted.head, found.head
-    np.testing.assert_array_equal(after.weight[:, TRAINED:], before.weight[:, TRAINED:])
-    assert not np.allclose(after.weight[:, :TRAINED], before.weight[:, :TRAINED])
+    assert fit(source, features, parts, labels, Weights()).front == fitting.KEPT, "of few photos it always is"
+    monkeypatch.setattr(fitting, "FEW", 10)
+    fitted = fit(source, features, parts, labels, Weights(), keep_front=keep_front)
+    assert fitted.front == (fitting.KEPT if keep_front else 0)
+    rows = features.roots(parts.judged)
+    one, other = (unit(head.embed(rows)[:, : fitting.KEPT]) for head in (fitted.head, source.head))
+    assert np.allclose(one, other, atol=1e-4) == keep_front
+
+
+def test_without_labels_all_photos_shape_the_head(features: Features) -> None:
+    parts = split(features, open_source(SOURCE).head, judged=False)
+    assert parts.fit.tolist() == list(range(112))
+    assert (len(parts.judged), parts.copies) == (0, 0)
 
 
 @pytest.mark.nightly
@@ -330,6 +338,4 @@ def test_training_teaches_short_prefixes_who_is_near_whom() -> None:
         np.fill_diagonal(cosine, -1)
         return float((codes[cosine.argmax(axis=1)] == codes).mean())
 
-    after, steps = train_front(start, rows, codes, front=64)
-    assert steps == 200
-    assert found(after) > found(start) + 0.1
+    assert found(train_front(start, rows, front=64)) > found(start) + 0.1

@@ -48,6 +48,8 @@ def test_the_head_on_signed_features_is_adapted_without_onnx(
     rows = FeatureBackbone(open_source(source.path), tmp_path / "work", 1).roots(PIXELS)
     np.testing.assert_allclose(rows, directions(PIXELS), atol=2e-3)
     asked = [str(tiles), "--from", str(source.path), "--out", str(tmp_path / "mine"), "--force"]
+    refused = CliRunner().invoke(adapt, [*asked, "--keep-front"]).exception
+    assert "--keep-front changes nothing" in str(refused)
     result = CliRunner().invoke(adapt, asked, catch_exceptions=False)
     assert result.exit_code == 0, result.output
     mine = open_bundle(tmp_path / "mine")

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from nonneg_client.commands.embedder_options import SHIPPED_BUNDLES, EmbedderOptions, embeds
+from nonneg_client.commands.embedder_options import SHIPPED_BUNDLES, EmbedderOptions, embeds, tell_fitted
 
 if TYPE_CHECKING:
+    from nonneg_client.model_of_vectors import KnownModel
     from nonneg_vectors.evaluation.labelled_images import Labelled
     from nonneg_vectors.evaluation.ranking import RetrievalReport
     from nonneg_vectors.evaluation.retrieval import Length
@@ -73,11 +74,14 @@ def compare(data: Path, a: str, b: str, k: int, images: Path | None, as_json: bo
     for name, values in reports[0].scores().items():
         others = reports[1].scores()[name]
         rows.append((name, float(values.mean()), float(others.mean()), paired(values, others)))
-    names = [named_count(source, vectors[source], length) for source, length in sides]
+    models = [model_of(source, vectors[source], length, labelled, through) for source, length in sides]
+    for side, model, (source, _) in zip("AB", models, sides, strict=True):
+        tell_fitted(f"{side}: ", model, vectors[source])
     if as_json:
         compared = {name: {"a": x, "b": y, **asdict(d)} for name, x, y, d in rows}
-        counts = {"a": names[0][0], "b": names[1][0]}
-        record = {"a": a, "b": b, "queries": len(reports[0].queries), "named_dimensions": counts, "metrics": compared}
+        record = {"a": a, "b": b, "queries": len(reports[0].queries), "metrics": compared}
+        record["named_dimensions"] = {side: model.named for side, model in zip("ab", models, strict=True)}
+        record["fitted_on"] = {side: model.fitted for side, model in zip("ab", models, strict=True)}
         record |= {} if costs is None else {"costs": {side: cost._asdict() for side, cost in costs.items()}}
         click.echo(json.dumps(record))
         return
@@ -88,8 +92,10 @@ def compare(data: Path, a: str, b: str, k: int, images: Path | None, as_json: bo
         [n, x, y, f"{d.mean:+.3f} [{d.low:+.3f}, {d.high:+.3f}]", f"{d.p:.4f}"] for n, x, y, d in rows
     ]
     click.echo(table(["metric", "A", "B", "B - A [95 %]", "p"], lines))
-    if any(count for count, _ in names):
-        coverage = [f"{side} {count} of {width}" for side, (count, width) in zip("AB", names, strict=True)]
+    if any(model.named for model in models):
+        counts = ["not known" if model.named is None else str(model.named) for model in models]
+        widths = [vectors[source].dimensions if length is None else length.dimensions for source, length in sides]
+        coverage = [f"{side} {n} of {width}" for side, n, width in zip("AB", counts, widths, strict=True)]
         click.echo(f"dimensions with a name: {', '.join(coverage)}")
     for side, cost in (costs or {}).items():
         click.echo(f"{images} under {side.upper()}: {cost}")
@@ -134,14 +140,16 @@ def parse(side: str, through: EmbedderOptions) -> tuple[str, Length | None]:
         raise click.UsageError(f"{length!r} is not a length like 512, 512:64 or 512/64") from None
 
 
-def named_count(source: str, vectors: Embeddings, length: Length | None) -> tuple[int, int]:
-    """Return how many dimensions of one side have a name, and how many it has."""
-    from nonneg_client.model_of_vectors import names_of
+def model_of(
+    source: str, vectors: Embeddings, length: Length | None, data: Labelled, through: EmbedderOptions
+) -> KnownModel:
+    """Return what is known of the model of one side."""
+    from nonneg_client.model_of_vectors import known_model
 
-    is_bundle = Path(source).is_dir() and source not in SHIPPED_BUNDLES
-    names = names_of(vectors.fingerprint, source if is_bundle else None)
     width = vectors.dimensions if length is None else length.dimensions
-    return sum(dimension < width for dimension in names), width
+    return known_model(
+        vectors.fingerprint, width, data.paths, source if Path(source).is_dir() else None, through.bundle
+    )
 
 
 def check_length(source: str, length: Length | None, through: EmbedderOptions) -> None:

@@ -16,6 +16,7 @@ from nonneg_core.terminal.tables import printable
 
 if TYPE_CHECKING:
     from nonneg_client.embedder import Embedder
+    from nonneg_client.model_of_vectors import KnownModel
     from nonneg_vectors.evaluation.labelled_images import Labelled
     from nonneg_vectors.evaluation.retrieval import Length
     from nonneg_vectors.storage.embeddings import Embeddings
@@ -133,6 +134,22 @@ def vectors_of(
     for failure in embeddings.failures:
         click.echo(printable(f"skipped {failure.id}: {failure.error}"), err=True)
     return embeddings
+
+
+def tell_fitted(side: str, model: KnownModel, vectors: Embeddings) -> None:
+    """Warn where figures on these images are of photos that the model was fitted on, or where that is not known."""
+    if model.fitted:
+        click.echo(
+            f"Warning: {side}{vectors.model} was fitted on {model.fitted} of these images, and finds among them more "
+            "than among others: measure it on photos that it was not made from",
+            err=True,
+        )
+    elif model.fitted is None:
+        click.echo(
+            f"{side}the bundle of {vectors.model} ({vectors.fingerprint[:8]}) is not known, nor whether it was fitted "
+            "on these images: name it by --bundle",
+            err=True,
+        )
 
 
 def of_these(embeddings: Embeddings, data: Labelled, source: Path) -> Embeddings:

@@ -78,8 +78,9 @@ def evaluate(
       nonneg evaluate photos/ --lengths 256 --missed missed.html
       nonneg evaluate --captions captions.csv --bundle clip.bundle
     """
-    from nonneg_client.commands.embedder_options import vectors_of
+    from nonneg_client.commands.embedder_options import tell_fitted, vectors_of
     from nonneg_client.commands.evaluate_reports import check_missed_form, write_missed
+    from nonneg_client.model_of_vectors import known_model
     from nonneg_vectors.evaluation.labelled_images import read_dataset
     from nonneg_vectors.evaluation.retrieval import by_length, check_selections
 
@@ -94,6 +95,8 @@ def evaluate(
     check_missed_form(missed)
     labelled = read_dataset(data)
     embeddings = vectors_of(labelled, vectors, through, lengths)
+    model = known_model(embeddings.fingerprint, embeddings.dimensions, labelled.paths, through.bundle)
+    tell_fitted("", model, embeddings)
     keep(embeddings, labelled, vector_file)
     evaluated, others = separated(embeddings, chosen)
     rows = by_length(*labelled.sides(evaluated), lengths=lengths, k=k, selections=chosen, others=others)
@@ -104,7 +107,11 @@ def evaluate(
         draw(rows, picture, f"mAP@{k}", f"{data.name}, {embeddings.model}")
     if missed is not None:
         write_missed(missed, data, labelled, evaluated, rows[0])
-    show(data, embeddings, labelled, rows, records, as_json=as_json)
+    if as_json:
+        record = {**summary(data, embeddings, labelled, rows, records), "fitted_on": model.fitted}
+        click.echo(json_line(record))
+        return
+    show(data, embeddings, labelled, rows, records)
 
 
 def draw(rows: list[LengthResult], picture: Path, metric: str, title: str) -> None:
@@ -203,13 +210,8 @@ def show(
     labelled: Labelled,
     rows: list[LengthResult],
     records: list[dict[str, Any]],
-    *,
-    as_json: bool,
 ) -> None:
-    """Print what was measured, for programs or for people."""
-    if as_json:
-        click.echo(json_line(summary(data, embeddings, labelled, rows, records)))
-        return
+    """Print what was measured, for people."""
     several = len({row.selection for row in rows}) > 1
     metrics = list(dict.fromkeys(name for record in records for name in record if name not in _HIDDEN))
     asking = "each image asks for the others of its label" if labelled.asks is None else "queries ask the gallery"

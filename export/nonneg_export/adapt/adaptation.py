@@ -1,19 +1,16 @@
 """Adaptation from end to end: features, labels, parts, head, judgement; nothing is written before it is judged."""
 
 from dataclasses import dataclass, replace
-from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
 
-from nonneg_core.arrays import Numbers
-from nonneg_core.errors import ConfigInvalid, MissingExtra
+from nonneg_core.errors import ConfigInvalid
 from nonneg_core.process.cores_and_allocator import available_cores
-from nonneg_core.terminal.installing import extra_hint
 from nonneg_export.adapt.adapted_bundle import AdaptationRecords, write
 from nonneg_export.adapt.backbone import FeatureBackbone, SourceBundle, open_source
-from nonneg_export.adapt.fitting import Fitted, fit, split
-from nonneg_export.adapt.judging import by_labels, by_views, losses, of_others, parts_of, verdict
+from nonneg_export.adapt.fitting import fit, split
+from nonneg_export.adapt.judging import by_labels, losses, of_others, verdict
 from nonneg_export.adapt.photo_features import Features, compute_features
 from nonneg_export.adapt.photo_labels import Labels, coded, labels_of
 from nonneg_export.calibrate.photo_folder import Photos
@@ -21,7 +18,6 @@ from nonneg_export.calibrate.photo_records import Broken, Tick
 from nonneg_runtime.bundle.bundle_folder import Bundle
 from nonneg_runtime.bundle.evidence import Gain
 from nonneg_runtime.heads.feature_head import Weights
-from nonneg_runtime.seeing.preprocess import Preprocessor
 
 
 @dataclass(frozen=True)
@@ -33,7 +29,7 @@ class AdaptationRequest:
     labels: Path | None
     labels_weight: float | None
     data: str
-    train: bool = False
+    keep_front: bool = False  # columns that were trained on ordinary photos stay in front
     others: Photos | None = None  # photos of other kinds, by which the head is judged as well
 
 
@@ -75,11 +71,17 @@ class PhotosToAdaptTo:
 
 def see(request: AdaptationRequest, work: Path, *, tick: Tick | None = None) -> PhotosToAdaptTo:
     """Compute the photos' features, or read them; `work`: a folder that lasts until the bundle is written."""
-    if request.train and find_spec("torch") is None:
-        raise MissingExtra("--train needs torch", fix=extra_hint("training"), value="torch")
     if request.labels is None:  # else they are known when the photos have been read
         check_labels_weight(request, coded(map(request.photos.label, request.photos.paths)))
+    if request.others is not None:
+        check_others(request.others)
     source = open_source(request.source)
+    if request.keep_front and not source.trained:
+        raise ConfigInvalid(
+            f"--keep-front changes nothing: {request.source} has no trained columns in front",
+            fix="leave it out, or adapt a shipped model",
+            field="keep_front",
+        )
     backbone = FeatureBackbone(source, work, available_cores())
     own = compute_features(source, backbone, request.photos, tick=tick)
     others = None if request.others is None else compute_features(source, backbone, request.others, tick=tick)
@@ -98,33 +100,27 @@ def check_labels_weight(request: AdaptationRequest, labels: Labels) -> None:
         )
 
 
-def adapt_to(collection: PhotosToAdaptTo, *, tick: Tick | None = None) -> JudgedHead:
-    """Fit a head to the photos and judge it; `tick` is told of steps of training."""
+def check_others(others: Photos) -> None:
+    """Refuse photos of other kinds by which nothing can be judged."""
+    if not coded(map(others.label, others.paths)).useful:
+        raise ConfigInvalid(
+            f"--others {others.folder} has no labels: nothing can be judged by it",
+            fix="put its photos into a folder for each label, at least two, one of them with two photos",
+            field="others",
+            value=str(others.folder),
+        )
+
+
+def adapt_to(collection: PhotosToAdaptTo) -> JudgedHead:
+    """Fit a head to the photos, and judge it where they have labels."""
     request, source, features, labels = collection.request, collection.source, collection.features, collection.labels
     check_labels_weight(request, labels)
-    parts = split(features, source.head)
+    parts = split(features, source.head, judged=labels.useful)
     weights = Weights() if request.labels_weight is None else replace(Weights(), labels=request.labels_weight)
-    fitted = fit(source, features, parts, labels, weights)
-    if request.train:
-        import nonneg_training  # noqa: F401  before torch: its threads sleep soon
-        from nonneg_export.adapt.trained_front import trained
-
-        fitted = trained(fitted, features, parts, labels, tick)
-    gains = judge(collection, fitted, features, parts.judged, labels)
+    fitted = fit(source, features, parts, labels, weights, keep_front=request.keep_front)
+    gains = by_labels(source.head, fitted.head, features, labels, parts.judged)
     if collection.others is not None:
-        everyone = np.arange(len(collection.others))
-        gains += of_others(judge(collection, fitted, collection.others, everyone, labels_of(collection.others, None)))
-    summary = verdict(gains, len(parts.judged), source_front=bool(fitted.front and not fitted.steps))
+        everyone, others = np.arange(len(collection.others)), labels_of(collection.others, None)
+        gains += of_others(by_labels(source.head, fitted.head, collection.others, others, everyone))
+    summary = verdict(gains, len(parts.judged), front=bool(fitted.front))
     return JudgedHead(AdaptationRecords(source, features, parts, fitted, gains, summary, request.data))
-
-
-def judge(
-    collection: PhotosToAdaptTo, fitted: Fitted, features: Features, chosen: Numbers, labels: Labels
-) -> list[Gain]:
-    """Judge the head on photos that it was not fitted on: by labels where classes have two of them."""
-    before, after, codes = collection.source.head, fitted.head, labels.codes[chosen]
-    known = chosen[codes >= 0]
-    if Labels(labels.codes[known], labels.names).useful:
-        return by_labels(before, after, features.roots(known), labels.codes[known])
-    readable, parts = parts_of(features, chosen, collection.backbone, Preprocessor(collection.source.view))
-    return by_views(before, after, features.roots(readable), parts)

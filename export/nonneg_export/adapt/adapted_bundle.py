@@ -22,7 +22,7 @@ from nonneg_export.share.manifest_report import PREFIX
 from nonneg_export.share.model_card import name_after
 from nonneg_runtime.bundle.bundle_folder import ENCODER, Bundle, storing, write_bundle
 from nonneg_runtime.bundle.evidence import Gain
-from nonneg_runtime.bundle.head_file import HEAD, SPREAD, write_head, write_spread
+from nonneg_runtime.bundle.head_file import HEAD, PHOTOS, SPREAD, write_head, write_photos, write_spread
 from nonneg_runtime.bundle.manifest import (
     AdaptationRecord,
     Calibration,
@@ -68,7 +68,6 @@ class AdaptationRecords:
             mean=round(weights.mean, 4),
             covariance=round(weights.covariance, 4),
             labels=round(weights.labels, 4) if self.fitted.classes else 0.0,
-            trained=self.fitted.steps,
             gains=tuple(self.gains),
             verdict=self.verdict,
         )
@@ -81,7 +80,9 @@ def write(adapted: AdaptationRecords, out: Path, work: Path, *, replace: bool = 
     manifest = _manifest(adapted, out, work)
     forms = {variant.file for variant in manifest.variants}
     gone = {variant.file for variant in adapted.source.bundle.manifest.variants} - forms
-    return write_bundle(out, manifest, {name: work / name for name in files if name not in gone}, replace=replace)
+    write_photos(adapted.features.digests(adapted.parts.fit), work / PHOTOS)
+    places = {name: work / name for name in (*files, PHOTOS) if name not in gone}
+    return write_bundle(out, manifest, places, replace=replace)
 
 
 def _beside(adapted: AdaptationRecords, work: Path) -> list[str]:
@@ -119,7 +120,8 @@ def _behind(adapted: AdaptationRecords, work: Path) -> list[str]:
 def _manifest(adapted: AdaptationRecords, out: Path, work: Path) -> Manifest:
     source, size = adapted.source.bundle.manifest, adapted.source.view.size
     features, parts = adapted.features, adapted.parts
-    few = Photos(features.photos.folder, tuple(features.path(n) for n in parts.judged[:COMPARED].tolist()))
+    others = parts.judged if len(parts.judged) else parts.fit
+    few = Photos(features.photos.folder, tuple(features.path(n) for n in others[:COMPARED].tolist()))
     pixels = samples(few.paths, source.view)
     statistics = measure(adapted.fitted.head.embed(sample(features, parts.fit)))
     apart = adapted.source.ordinary is not None
@@ -203,14 +205,13 @@ def _lexicon(adapted: AdaptationRecords, work: Path) -> LexiconRecord | None:
 def _provenance(adapted: AdaptationRecords) -> Provenance:
     was, photos = adapted.source.bundle.manifest.provenance, len(adapted.parts.fit)
     labelled = f", with labels of {adapted.fitted.classes} classes" if adapted.fitted.classes else ", without labels"
-    steps = adapted.fitted.steps
-    taught = f", the first {adapted.fitted.front} trained on the photos in {steps:,} steps" if steps else ""
+    front = f" and the first {adapted.fitted.front}" if adapted.fitted.front else ""
     return Provenance(
         weights=f"{was.weights}; the head by nonneg adapt",
         weights_license=was.weights_license,
         data=f"{was.data}; the head adapted to {photos:,} photos ({adapted.data}){labelled}",
         data_license=f"{was.data_license}; the photos it was adapted to: not stated",
-        note=f"{was.note}; columns computed again for these photos' mean and directions, but for named ones{taught}",
+        note=f"{was.note}; columns computed again for these photos' mean and directions, but for named ones{front}",
         fetched=was.fetched,
     )
 

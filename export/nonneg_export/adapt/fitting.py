@@ -1,4 +1,4 @@
-"""Photos in two parts, which no photo shares with its copy: one to fit a head on, one to judge it by.
+"""Photos in two parts, which no photo shares with its copy: one to fit a head on, and with labels one to judge it by.
 
 Which part a photo is in depends on the content of its file, so that it stays there under any name and in any folder.
 """
@@ -38,14 +38,19 @@ class Parts:
     copies: int  # photos that were taken out of the last part as copies
 
 
-def split(features: Features, head: Head) -> Parts:
-    """Return the parts of the photos; `head`: whose vectors tell copies, together with thumbnails."""
+def split(features: Features, head: Head, *, judged: bool = True) -> Parts:
+    """Return the parts of the photos; `head`: whose vectors tell copies, together with thumbnails.
+
+    judged: whether there is something to judge by; else all photos are to be fitted on.
+    """
     everyone = np.arange(len(features))
     beginnings = features.digests(everyone).view("<u8").reshape(-1, 4)[:, 0].copy()
     first = np.zeros(len(features), dtype=bool)  # of equal files
     first[np.unique(beginnings, return_index=True)[1]] = True
     if first.sum() < LEAST:
         raise _too_few(len(features), int(first.sum()), int((~first).sum()))
+    if not judged:
+        return Parts(everyone, everyone[:0], 0)
     apart = beginnings.view("<u4")[::2] % max(JUDGED, -(-len(features) // MOST_JUDGED)) == 0
     near = _copied(features, head, everyone[apart & first], everyone[first])
     copied = np.union1d(everyone[apart & ~first], near)
@@ -88,9 +93,8 @@ def _copied(features: Features, head: Head, apart: Numbers, everyone: Numbers) -
 
 # From the features of photos to the head for them.
 
-FEW = 250  # photos, below which all columns that were trained on ordinary photos stay in front
-TRAINED = 192  # columns in front that can be trained on the photos, at most
-KEPT = 96  # of them that always do: short prefixes keep telling photos of other kinds apart
+KEPT = 96  # columns in front that stay where that is asked for, and where photos are few
+FEW = 200  # photos, of which fewer do not show which directions should come first
 MOST_CLASSES = 4096  # whose means lie in memory
 
 
@@ -104,11 +108,18 @@ class Fitted:
     weights: Weights
     classes: int  # with two photos or more, whose spread whitened the rows; 0: without labels
     named: int = 0  # columns at the end that are the source's
-    steps: int = 0  # in which the front was trained
 
 
-def fit(source: SourceBundle, features: Features, parts: Parts, labels: Labels, weights: Weights) -> Fitted:
-    """Fit the head to the photos of the first part."""
+def fit(
+    source: SourceBundle,
+    features: Features,
+    parts: Parts,
+    labels: Labels,
+    weights: Weights,
+    *,
+    keep_front: bool = False,
+) -> Fitted:
+    """Fit the head to the photos of the first part; `keep_front`: columns that were trained on ordinary photos stay."""
     own = streamed(lambda: features.pieces(parts.fit))
     trusted = weights.of(own.count)
     classes = spread_within(features, parts.fit, labels) if labels.useful and weights.labels else None
@@ -116,7 +127,7 @@ def fit(source: SourceBundle, features: Features, parts: Parts, labels: Labels, 
     ordinary = source.ordinary or isotropic(own)
     basis = adapted_basis(own, ordinary, some, trusted, classes)
     dimensions = min(source.head.dimensions, 2 * basis.matrix.shape[1])
-    front_width = source.trained if own.count < FEW else min(source.trained, KEPT)
+    front_width = min(source.trained, KEPT) if keep_front or own.count < FEW else 0
     front = first(source.head, front_width) if front_width else None
     named = taken(source.head, source.named)
     head = adapted_head(basis, some, dimensions, front=front, named=named)

@@ -40,7 +40,7 @@ def labels_of(features: Features, table: Path | None) -> Labels:
     paths = (features.path(photo) for photo in range(len(features)))
     if table is None:
         return coded(features.photos.label(path) for path in paths)
-    keys, labels = read_table(table)
+    keys, labels = read_table(table, features.photos.folder)
     photos = np.fromiter(map(_key, paths), dtype=np.uint64, count=len(features))
     rows = last_of(keys, photos)
     codes = np.append(labels.codes, UNLABELLED)[rows]
@@ -48,7 +48,7 @@ def labels_of(features: Features, table: Path | None) -> Labels:
         example = next(iter(_rows(table)), ("nothing", ""))[0]
         raise DataInvalid(
             f"{table} names none of the {len(features)} photos in {features.photos.folder} (its first is {example})",
-            fix="write paths relative to the CSV file",
+            fix="write paths relative to the photos' folder or to the CSV file",
             field="labels",
             value=str(table),
         )
@@ -64,13 +64,14 @@ def coded(texts: Iterable[str]) -> Labels:
     return Labels(np.array([place[text] for text in numbers], dtype=np.int64)[occurrences], tuple(names))
 
 
-def read_table(table: Path) -> tuple[RecordKeys, Labels]:
-    """Read a key of each path of a CSV file, relative to it, and the labels."""
+def read_table(table: Path, photos: Path) -> tuple[RecordKeys, Labels]:
+    """Read a key of each path of a CSV file, relative to it or to the folder of photos, and the labels."""
     keys = array("Q")
 
     def texts() -> Iterator[str]:
         for path, label in _rows(table):
-            keys.append(_key(table.parent / path))
+            beside = table.parent / path
+            keys.append(_key(beside if beside.exists() else photos / path))
             yield label
 
     labels = coded(texts())

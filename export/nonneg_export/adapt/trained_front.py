@@ -1,6 +1,6 @@
-"""A trained front: the first columns of an adapted head learn who is near whom, on cached features; the others stay.
+"""A trained front: the first columns of a head learn who is near whom, on cached features; the others stay.
 
-Batch and steps follow the number of photos; of very many a sample is learnt from.
+Steps follow the number of photos.
 """
 
 from dataclasses import replace
@@ -10,46 +10,24 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from nonneg_core.arrays import Numbers, Rows
-from nonneg_export.adapt.fitting import TRAINED, Fitted, Parts, sampled
-from nonneg_export.adapt.photo_features import Features
-from nonneg_export.adapt.photo_labels import Labels
-from nonneg_export.calibrate.photo_records import Tick
+from nonneg_core.arrays import Rows
 from nonneg_runtime.heads.analytic_head import teacher_vectors
 from nonneg_runtime.heads.feature_head import last
 from nonneg_runtime.heads.head import Head
 from nonneg_training.loop.optimiser import scheduled_rate
-from nonneg_training.losses import divergence, prefix_similarities, supervised_contrastive
+from nonneg_training.losses import divergence, prefix_similarities
 
-LENGTHS = (64, 128, TRAINED, 256, 512)  # and all
+LENGTHS = (64, 128, 192, 256, 512)  # and all
 BATCH, MOST_STEPS, STEPS_A_PHOTO = 512, 500, 0.5
 PEAK, WARM_UP = 0.03, 0.1
 TEMPERATURE = 0.1
 EASE = 1e-3  # the power's slope at zero is infinite
 
 
-def trained(fitted: Fitted, features: Features, parts: Parts, labels: Labels, tick: Tick | None = None) -> Fitted:
-    """Return the fitted head, its front taught by (a sample of) the photos it was fitted on."""
-    chosen = sampled(parts.fit)
-    codes = labels.codes[chosen] if fitted.classes else None
-    front = min(TRAINED, fitted.head.dimensions - fitted.named)
-    head, steps = train_front(fitted.head, features.roots(chosen), codes, front=front, tick=tick)
-    return replace(fitted, head=head, front=front, steps=steps)
-
-
-def train_front(
-    head: Head,
-    rows: Rows,
-    codes: Numbers | None = None,
-    *,
-    front: int = TRAINED,
-    seed: int = 0,
-    tick: Tick | None = None,
-) -> tuple[Head, int]:
-    """Let the first columns learn from the rows, and from labels where there are `codes` (below 0: none); the steps."""
+def train_front(head: Head, rows: Rows, *, front: int, seed: int = 0) -> Head:
+    """Let the first columns learn from the rows."""
     g = torch.Generator().manual_seed(seed)
     x, teacher = torch.from_numpy(rows), torch.from_numpy(teacher_vectors([rows]))
-    labels = None if codes is None else torch.from_numpy(np.where(codes < 0, -1 - np.arange(len(codes)), codes))
     lengths = (*(length for length in LENGTHS if length < head.dimensions), head.dimensions)
     learning = Front(head, front, lengths)
     optimiser, steps = learning.optimiser(), int(min(MOST_STEPS, max(1, STEPS_A_PHOTO * len(rows))))
@@ -57,13 +35,11 @@ def train_front(
         for group in optimiser.param_groups:
             group["lr"] = scheduled_rate(step, steps, PEAK, WARM_UP) * group["pace"]
         chosen = torch.randperm(len(rows), generator=g)[:BATCH]
-        loss = learning.loss(x[chosen], teacher[chosen], None if labels is None else labels[chosen])
+        loss = learning.loss(x[chosen], teacher[chosen])
         optimiser.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
         optimiser.step()
-        if tick:
-            tick(step + 1, steps)
-    return learning.learnt(), steps
+    return learning.learnt()
 
 
 class Front(nn.Module):
@@ -82,16 +58,14 @@ class Front(nn.Module):
         paces = {"weight": scale, "bias": 1.0, "warmth": 1 / 3}
         return torch.optim.Adam([{"params": [getattr(self, name)], "pace": pace} for name, pace in paces.items()])
 
-    def loss(self, x: Tensor, teacher: Tensor, labels: Tensor | None) -> Tensor:
-        """Return how far who is near whom, on every nested length, is from the teacher's and from what labels say."""
+    def loss(self, x: Tensor, teacher: Tensor) -> Tensor:
+        """Return how far who is near whom, on every nested length, is from the teacher's."""
         rest = torch.from_numpy(last(self.head, self.head.dimensions - self.front).embed(x.numpy()))
         power = self.head.power
         z = (F.relu(x @ self.weight + self.bias) + EASE) ** power - EASE**power
         students = prefix_similarities(torch.cat([z, rest], dim=1), self.lengths)
         target, own = teacher @ teacher.T, self.warmth.exp().unbind()
         losses = [divergence(s, target, TEMPERATURE, t) for s, t in zip(students, own, strict=True)]
-        if labels is not None:
-            losses += [supervised_contrastive(s, labels, TEMPERATURE) for s in students]
         return torch.stack(losses).mean()
 
     def learnt(self) -> Head:

@@ -135,5 +135,5 @@ def with_trained_front(fitted: FittedHead, rows: Rows) -> FittedHead:
     with needing("--head train", extra="training"):
         from nonneg_export.adapt.trained_front import train_front
     front = min(TRAINED, fitted.head.dimensions // TRAINED_SHARE)
-    head, _ = train_front(fitted.head, head_input(rows, fitted.takes), front=front)
+    head = train_front(fitted.head, head_input(rows, fitted.takes), front=front)
     return replace(fitted, head=head, trained=front)

@@ -33,11 +33,11 @@ KEPT_DEFAULT = 3  # exit code: labels show a loss, and no bundle was written
     type=click.FloatRange(0, 1),
     help="How much labels count: 0 is not at all; more is better in these classes, and worse in new ones.",
 )
-@click.option("--train", is_flag=True, help="Train the first columns as well: a minute more; needs torch.")
 @click.option(
-    "--others",
-    type=PATH,
-    help="Photos of other kinds: what the head loses on them is measured, too; folders are labels.",
+    "--keep-front", is_flag=True, help="Keep the first 96 columns: short vectors tell photos of other kinds apart."
+)
+@click.option(
+    "--others", type=PATH, help="Photos of other kinds, a folder for each label: what the head loses on them."
 )
 @click.option("--data", default="", help="What the photos are, for the manifest; by default the folder's name.")
 @click.option("--force", is_flag=True, help="Write the bundle although labels show a loss.")
@@ -49,7 +49,7 @@ def adapt(
     source: str,
     labels: Path | None,
     labels_weight: float | None,
-    train: bool,
+    keep_front: bool,
     others: Path | None,
     data: str,
     force: bool,
@@ -57,10 +57,11 @@ def adapt(
 ) -> None:
     """Make a better model for PHOTOS, a folder of 50 to 1,000,000 of them, in seconds after embedding them.
 
-    Folders in PHOTOS are labels if there are any. Three quarters of the photos shape the head; the others, none of
-    them a copy of those, say what that gained and lost beside the model it was made from. Where labels show a loss,
-    or one of more than a point on --others, nothing is written and the exit code is 3. The same command goes on where
-    it was stopped, and a new photo costs one photo.
+    Folders in PHOTOS are labels if there are any. With labels three quarters of the photos shape the head; the
+    others, none of them a copy of those, say what that gained and lost beside the model it was made from. Where they
+    show a loss, or one of more than a point on --others, nothing is written and the exit code is 3. Without labels
+    all photos shape the head, and nothing can be measured. The same command goes on where it was stopped, and a new
+    photo costs one photo.
 
     \b
       nonneg adapt photos/ --out mine.bundle
@@ -76,7 +77,7 @@ def adapt(
 
     check_free(out, replace=replace)
     own, foreign = find_photos(photos), None if others is None else find_photos(others).every(MOST_JUDGED)
-    request = AdaptationRequest(own, source, labels, labels_weight, data or photos.resolve().name, train, foreign)
+    request = AdaptationRequest(own, source, labels, labels_weight, data or photos.resolve().name, keep_front, foreign)
     try:
         collection, outcome, place = made(request, out, replace=replace, force=force)
     except Interrupted as interrupted:
@@ -104,8 +105,7 @@ def made(
     with Interrupts(), tempfile.TemporaryDirectory(prefix="nonneg-") as work:
         with ProgressBar("embedding", lines=True) as bar:
             collection = see(request, Path(work), tick=bar.move)
-        with ProgressBar("training", unit="steps", lines=True, shown=None if request.train else False) as bar:
-            outcome = adapt_to(collection, tick=bar.move)
+        outcome = adapt_to(collection)
         if outcome.lost and not force:
             return collection, outcome, None
         outcome.write(out, Path(work), replace=replace)
@@ -135,11 +135,8 @@ def show(outcome: JudgedHead, out: Path | None) -> None:
     adapted = outcome.adapted
     record = adapted.record()
     labelled = f", labels of {record.classes} classes" if record.classes else ", without labels"
-    trained = f", {record.trained:,} steps of training" if record.trained else ""
-    click.echo(
-        f"{adapted.data}: fitted on {record.photos:,} photos{labelled}{trained}, judged by {record.judged:,} others "
-        f"({adapted.parts.copies} copies set aside); {record.source} -> adapted"
-    )
+    judged = f", judged by {record.judged:,} others ({adapted.parts.copies} copies set aside)" if record.judged else ""
+    click.echo(f"{adapted.data}: fitted on {record.photos:,} photos{labelled}{judged}; {record.source} -> adapted")
     click.echo(adaptation(record))
     if out is None:
         warn(f"nothing was written: stay with {record.source}, or pass --force")

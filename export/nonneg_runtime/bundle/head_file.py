@@ -2,8 +2,11 @@
 
 `weight` is F16 (features, D), `bias` is F32 (D,). The graph reads them from this file at fixed places, so a
 head of the same shape can be written here without touching the graph. The bundle's manifest has to be sealed again.
+Beside it may lie what it was computed from: spread.safetensors, statistics of features, and photos.npy, which photos.
 """
 
+import hashlib
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +20,7 @@ from nonneg_runtime.heads.moments import Spread, unpacked
 
 HEAD = "head.safetensors"
 SPREAD = "spread.safetensors"
+PHOTOS = "photos.npy"
 HEADER = 4096  # bytes before the first weight
 PARTS = ("weight", "bias")
 FORMAT = "nonneg-head-1"
@@ -69,3 +73,24 @@ def read_spread(path: Path) -> Spread:
         return unpacked(safetensors_file.read(path).arrays)
     except (OSError, ValueError, KeyError) as error:
         raise BundleInvalid(f"{path} holds no statistics ({error})", fix="copy or export the bundle again") from error
+
+
+def write_photos(digests: NDArray[Any], path: Path) -> None:
+    """Keep which photos a head was fitted on: of each sha256, of 32 bytes, the first eight as a sorted number."""
+    np.save(path, np.sort(_beginnings(digests)), allow_pickle=False)
+
+
+def fitted_on(folder: Path, photos: Iterable[Path]) -> int:
+    """Count the files that the head of a bundle's folder was fitted on; one that cannot be read is not counted."""
+    if not (folder / PHOTOS).exists():
+        return 0
+    try:
+        known = np.load(folder / PHOTOS, allow_pickle=False)
+    except (OSError, ValueError) as error:
+        raise BundleInvalid(f"{folder / PHOTOS} cannot be read ({error})", fix="copy the bundle again") from error
+    digests = [hashlib.sha256(path.read_bytes()).digest() for path in photos if path.is_file()]
+    return int(np.isin(_beginnings(np.array(digests, dtype="V32")), known).sum())
+
+
+def _beginnings(digests: NDArray[Any]) -> NDArray[np.uint64]:
+    return digests.view("<u8").reshape(-1, 4)[:, 0].copy()

@@ -148,12 +148,11 @@ class AdaptationRecord(evidence.ManifestRecord):
 
     source: str = Field(description="the bundle that was adapted, by name")
     photos: int = Field(ge=1, description="that the head was fitted on")
-    judged: int = Field(ge=1, description="other photos, by which it was judged; none of them a copy of those")
+    judged: int = Field(ge=0, description="other photos, by which it was judged; none of them a copy of those")
     classes: int = Field(default=0, ge=0, description="of labelled photos that it was fitted on; 0: without labels")
     mean: float = Field(description="share of the photos' mean, where ordinary photos have the rest")
     covariance: float = Field(description="the same of the covariance whose axes come first")
     labels: float = Field(default=0.0, description="the same of the spread within classes, by which rows are whitened")
-    trained: int = Field(default=0, ge=0, description="steps that the columns in front were trained")
     gains: tuple[evidence.Gain, ...]
     verdict: str
 
