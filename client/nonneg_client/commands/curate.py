@@ -51,7 +51,9 @@ def _parts(_ctx: click.Context, _param: click.Parameter, text: str | None) -> tu
 )  # fmt: skip
 @click.option("--clusters", type=click.IntRange(min=1), help="How many to look for; otherwise by the photos' number.")
 @click.option("--subset", type=click.IntRange(min=1), default=100, show_default=True, help="Photos of the subset.")
-@click.option("--labels", default="folder", show_default=True, metavar="FIELD", help="Field that holds the labels.")
+@click.option(
+    "--labels", metavar="FIELD", help="Field that holds the labels; without it `folder`, if folders can be told apart."
+)
 @click.option(
     "--where",
     multiple=True,
@@ -75,7 +77,7 @@ def curate(
     similar: float,
     clusters: int | None,
     subset: int,
-    labels: str,
+    labels: str | None,
     where: tuple[str, ...],
     html: Path | None,
     csv_file: Path | None,
@@ -105,7 +107,7 @@ def curate(
     collection = read_collection(index).where(where)
     names = names_of(collection.vectors.fingerprint, None if bundle == DEFAULT_BUNDLE else bundle)
     alike = PairLimits(similar=similar)
-    options = CurationOptions(only, alike, clusters, subset, labels, names, False if quiet else None)
+    options = CurationOptions(only, alike, clusters, subset, _labels(only, labels), names, False if quiet else None)
     if against is None:
         _look_at_labels(collection, options)
     other = None if against is None else read_collection(against)
@@ -197,10 +199,19 @@ def _look_at_labels(collection: Collection, options: CurationOptions) -> None:
     from nonneg_vectors.curation.curation_parts import check_labels, why_unlabelled
 
     parts = [part for part in OF_LABELS if part in options.parts]
-    if parts and (_typed("only") or _typed("labels")):
+    if not parts:
+        return
+    if options.labels:
         check_labels(collection, options)
-    elif parts and (why := why_unlabelled(collection, options.labels)):
+    elif why := why_unlabelled(collection, None):
         click.echo(printable(f"{', '.join(parts)} are left out: {why} (--labels FIELD names those that are)"), err=True)
+    else:
+        click.echo("Folder names are taken for labels: the photos tell them apart", err=True)
+
+
+def _labels(parts: tuple[str, ...], given: str | None) -> str | None:
+    """Return the field that was named, or `folder` where parts of labels were."""
+    return given or ("folder" if _typed("only") and set(parts) & set(OF_LABELS) else None)
 
 
 def show(sections: list[Section]) -> None:

@@ -10,7 +10,7 @@ from nonneg_core.errors import NotFound, ParameterInvalid
 from nonneg_server.api.native_answers import ErrorAnswer
 from nonneg_server.api.native_request import error_body, query_parameters, read_request
 from nonneg_server.api.route import Dialect, Route, embedding, json_response, open_to_all
-from nonneg_server.requests.parameters import Bars, ComparedPair, Listed, LocatedDimension, Searched
+from nonneg_server.requests.parameters import Bars, ComparedPair, Dropped, Listed, LocatedDimension, Searched
 
 if TYPE_CHECKING:
     from nonneg_server.studio.studio_state import Studio
@@ -65,7 +65,7 @@ async def post_upload(request: Request) -> Response:
 
     studio = _studio(request)
     check_meant(request)
-    photos, options = await read_request(request, Bars)
+    photos, options = await read_request(request, Dropped)
     if len(photos) != 1:
         raise ParameterInvalid(
             f"one photo at a time, not {len(photos)}", fix="send one", field="images", value=len(photos), limit=1

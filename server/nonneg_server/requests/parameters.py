@@ -245,7 +245,7 @@ class Searched(Sized):
         str | None,
         Field(
             max_length=MOST_CHARACTERS,
-            description="`winter/cat.jpg + 2*dim:snow !dim:17`, as POST /query takes it; photos by their path within "
+            description="`winter/cat.jpg + 2*dim:goldfish !dim:17`, as POST /query takes it; photos by their path in "
             "the folder, or by the id of an upload.",
         ),
     ] = None
@@ -276,6 +276,12 @@ class Bars(Sized):
 
     limit: Annotated[int, Field(ge=1, le=2048, description="Dimensions to list.")] = 24
     named: Annotated[bool, Field(description="Only those that have a name.")] = False
+
+
+class Dropped(Bars):
+    """A photo from outside, and its dimensions."""
+
+    name: Annotated[str, Field(max_length=200, description="What its file is called.")] = ""
 
 
 def several(given: int | list[int] | None) -> list[int]:

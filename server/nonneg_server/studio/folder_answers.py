@@ -16,7 +16,7 @@ from nonneg_server.models.explanation import can_locate
 from nonneg_server.models.served_models import lengths
 from nonneg_server.studio.folder import IndexedFolder
 from nonneg_vectors.curation.neighbours import PairLimits, Pairs, copies
-from nonneg_vectors.expressions.expression import Dimension
+from nonneg_vectors.expressions.expression import Dimension, Photo
 
 
 class Cards:
@@ -163,15 +163,25 @@ def _ratio(here: float, there: float) -> float | None:
 # What is looked at, in one answer: the model, its lengths, and the folder.
 
 
-def overview(bundle: Bundle, dimensions: int, named: int, folder: IndexedFolder | None) -> dict[str, Any]:
+def overview(bundle: Bundle, dimensions: int, cards: Cards, folder: IndexedFolder | None) -> dict[str, Any]:
     """Return what is looked at; `dimensions`: the model's, or those of them that the folder's index holds."""
     manifest = bundle.manifest
     return {
         "model": manifest.name,
         "fingerprint": manifest.fingerprint,
         "dimensions": dimensions,
-        "named": named,
+        "named": len(cards.names),
         "lengths": lengths(manifest),
         "where": can_locate(bundle),
-        "folder": folder and {"name": folder.root.name, "photos": len(folder), "groups": True},
+        "folder": folder and {"name": folder.root.name, "photos": len(folder), "example": _example(folder, cards)},
     }
+
+
+def _example(folder: IndexedFolder, cards: Cards) -> str:
+    """Return a search that can be asked here: a photo, a dimension of the folder, and something that must not be."""
+    if not len(folder):
+        return ""
+    width = min(folder.dimensions, len(cards.named))
+    named = np.where(cards.named[:width], folder.engine.means[:width], -1)
+    more, other = (cards.term(j) for j in np.argsort(-named, kind="stable")[:2].tolist())
+    return f"{Photo(folder.names[0])} + 2*{more} !{other}"

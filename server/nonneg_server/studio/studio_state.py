@@ -17,7 +17,7 @@ from nonneg_server.models.dimensions import check_dimension, examples, naming
 from nonneg_server.models.explanation import maps_of, scaled
 from nonneg_server.pipeline.request_pipeline import serve, served
 from nonneg_server.requests.inputs import Incoming
-from nonneg_server.requests.parameters import Bars, ComparedPair, Parameters, Searched, Sized, several
+from nonneg_server.requests.parameters import Bars, ComparedPair, Dropped, Parameters, Searched, Sized, several
 from nonneg_server.studio import folder_answers as answers
 from nonneg_server.studio.folder import Grouping, IndexedFolder, groups_of
 from nonneg_server.studio.folder_search import Page, SearchLength, photo_query, search
@@ -62,7 +62,7 @@ class Studio:
 
     def overview(self) -> dict[str, Any]:
         """Return what is looked at."""
-        return answers.overview(self.bundle, self._width, len(self.cards.names), self._folder)
+        return answers.overview(self.bundle, self._width, self.cards, self._folder)
 
     def photos(self, limit: int, offset: int, name: str | None) -> dict[str, Any]:
         """Return some of the indexed photos, by name; or the one that has this name, if there is one."""
@@ -113,13 +113,13 @@ class Studio:
         where = {"cells": cells.tolist(), "box": list(location.box)}
         return {"photo": photo, **self.cards(j), "strength": float(cells.sum()), **where}
 
-    async def upload(self, request: Request, image: Incoming, options: Bars) -> dict[str, Any]:
+    async def upload(self, request: Request, image: Incoming, options: Dropped) -> dict[str, Any]:
         """Embed a photo and keep its vector and a small picture, in memory alone."""
         async with served(request, [image], RAW) as (answer, (photo,)):
             assert isinstance(photo, bytes)
             deadline = request.scope["state"]["deadline"]()
             picture = await self._copies.make(photo, LARGE, deadline=deadline)
-        name = self._uploads.add(Upload(answer.rows[0], answer.manifest.fingerprint, picture))
+        name = self._uploads.add(Upload(answer.rows[0], answer.manifest.fingerprint, picture, options.name))
         return self.bars(name, options)
 
     async def search(self, request: Request, options: Searched) -> dict[str, Any]:
@@ -252,7 +252,7 @@ class Studio:
 
     def _entry(self, photo: str) -> dict[str, Any]:
         if photo.startswith(PREFIX):
-            return {"photo": photo, "name": "a dropped photo"}
+            return {"photo": photo, "name": self._uploads.get(photo).name or "a dropped photo"}
         folder = self._indexed()
         return folder.entry(folder.row(photo))
 

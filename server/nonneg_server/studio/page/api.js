@@ -67,7 +67,8 @@ export async function upload(file) {
     body: file,
     headers: { "content-type": file.type || "application/octet-stream", "x-nonneg-studio": "1" },
   };
-  return (await answered("/studio/uploads", options)).json();
+  const name = new URLSearchParams({ name: (file.name || "").slice(-100) });
+  return (await answered(`/studio/uploads?${name}`, options)).json();
 }
 
 const fetched = new WeakMap(); // images that are fetched by a script, and what stops that

@@ -125,7 +125,7 @@ function askForKey(error) {
 
 function tabs() {
   const entries = [["search", overview.folder ? "Photos" : "Photo"]];
-  if (overview.folder?.groups) entries.push(["groups", "Groups"]);
+  if (overview.folder) entries.push(["groups", "Groups"]);
   fill(
     views,
     ...entries.map(([name, text]) =>

@@ -21,7 +21,7 @@ export class Groups {
   async draw() {
     this.sections ||= await (this.asking ||= this.sought().finally(() => (this.asking = null)));
     if (state.view !== "groups" || !this.sections) return;
-    const part = this.sections.find((section) => section.part === state.part) || this.sections.find((section) => section.groups.length) || this.sections[0];
+    const part = this.part = this.sections.find((section) => section.part === state.part) || this.sections.find((section) => section.groups.length) || this.sections[0];
     this.bar = this.selection();
     fill(
       this.element,
@@ -142,9 +142,10 @@ export class Groups {
     return h("div", { class: "selection", role: "status", tabindex: "-1" }, this.said, this.suggest, ...this.saving);
   }
 
+  // Of the part that is shown: others suggest theirs where they stand.
   suggested() {
-    const removed = (section) => section.groups.flatMap((group) => group.findings.filter((found) => found.action === "remove"));
-    return this.sections.flatMap((section) => removed(section).map((found) => ({ part: section.part, ...found })));
+    const { part, groups } = this.part;
+    return groups.flatMap((group) => group.findings.filter((found) => found.action === "remove").map((found) => ({ part, ...found })));
   }
 
   // Some photos more, or none at all; groups that were opened stay so.

@@ -73,7 +73,7 @@ export class Lengths {
     const shares = [["bytes a photo", String(Math.round(found.bytes)), found.whole_bytes ? `of ${Math.round(found.whole_bytes)} whole` : ""]];
     if (found.hits) {
       const agreement = found.agreement === null ? "–" : percent(found.agreement);
-      shares.unshift(["agreement", agreement, "of the first ten hits are those of the whole vectors"]);
+      shares.unshift(["same first ten", agreement, "of the first ten hits are also the first ten with whole vectors"]);
       shares.push(["search", `${found.milliseconds.toFixed(1)} ms`, "on the server"]);
     }
     fill(

@@ -34,7 +34,7 @@ export class Search {
       id: "expression",
       autocomplete: "off",
       spellcheck: "false",
-      placeholder: overview.folder ? "a word, or winter/cat.jpg + 2*dim:snow !\"dog\"" : "drop a photo",
+      placeholder: overview.folder?.example ? `a word, or ${overview.folder.example}` : "drop a photo",
     });
     this.clear = h("button", { type: "button", class: "plain", onclick: () => go(searchLike(null)) }, "clear");
     this.expression = h(
@@ -263,6 +263,9 @@ export class Search {
     this.lengths.tell(null);
     fill(this.results);
     fill(this.count, "Not searched");
+    this.photo = this.drawn = this.large = null;
+    this.weights = [];
+    fill(this.panel, h("h2", {}, "What is asked for"), h("p", { class: "quiet" }, "Nothing: this search was refused. The message above says why."));
   }
 
   // The photos that are shown now, by id.
