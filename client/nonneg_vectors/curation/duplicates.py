@@ -75,9 +75,9 @@ def copied(
     """Return copies of one photo among what is left when exact copies are removed."""
     chosen = copies(pairs, limits) & _left(collection, pairs, removed)
     how = (
-        "The same photo in another size, cut, colour or quality: cosine and likeness of the thumbnails (mirrored and "
-        f"cropped too) at least {limits.copy_cosine} and {limits.copy_likeness}, or {limits.crop_cosine} and "
-        f"{limits.crop_likeness}. {LINKED} {LEFT}"
+        "The same photo in another size, cut, colour or quality: the cosine, and the agreement of the thumbnails in the "
+        f"patch where they agree least (mirrored and cropped too), are at least {limits.copy_cosine} and "
+        f"{limits.copy_likeness}, or {limits.crop_cosine} and {limits.crop_likeness}. {LINKED} {LEFT}"
     )
     groups = _grouped(collection, photos, pairs.where(chosen), "remove")
     return Section("copies", "Copies of one photo", how, groups, _gone(photos) + collection.cut_note(LOWER))

@@ -8,7 +8,8 @@ import numpy as np
 
 from nonneg_core.arrays import Doubles, Flags
 from nonneg_core.pixels.decode import decode
-from nonneg_core.pixels.pixel_checks import check_pixels, likeness, standardised
+from nonneg_core.pixels.likeness import likeness
+from nonneg_core.pixels.pixel_checks import check_pixels
 from nonneg_core.shortening import Vectors, shorten
 from nonneg_runtime.bundle.bundle_folder import Bundle
 from nonneg_runtime.bundle.manifest import Columns as Evidence
@@ -102,7 +103,7 @@ def judged(pictures: list[bytes], vectors: list[Vectors], top_k: int | None) -> 
 
 def _likeness(pictures: list[bytes]) -> float:
     grey = [np.frombuffer(check_pixels(decode(data)).thumbnail, np.uint8) for data in pictures]
-    return float(likeness(standardised(np.stack(grey)), ONE, OTHER)[0])
+    return float(likeness(np.stack(grey), ONE, OTHER)[0])
 
 
 # One dimension in a folder: the photos it is strongest in, what it goes together with, and how it drifts.
