@@ -75,8 +75,8 @@ def copied(
     """Return copies of one photo among what is left when exact copies are removed."""
     chosen = copies(pairs, limits) & _left(collection, pairs, removed)
     how = (
-        "The same photo in another size, cut, colour or quality: the cosine, and the agreement of the thumbnails in the "
-        f"patch where they agree least (mirrored and cropped too), are at least {limits.copy_cosine} and "
+        "The same photo in another size, cut, colour or quality: the cosine, and the agreement of the thumbnails where "
+        f"they agree least (mirrored and cropped too), are at least {limits.copy_cosine} and "
         f"{limits.copy_likeness}, or {limits.crop_cosine} and {limits.crop_likeness}. {LINKED} {LEFT}"
     )
     groups = _grouped(collection, photos, pairs.where(chosen), "remove")

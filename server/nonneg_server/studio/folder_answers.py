@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from nonneg_core.arrays import Doubles, Flags
+from nonneg_core.arrays import Doubles, Flags, Floats, Places
 from nonneg_core.pixels.decode import decode
 from nonneg_core.pixels.likeness import likeness
 from nonneg_core.pixels.pixel_checks import check_pixels
@@ -138,6 +138,21 @@ def strongest(folder: IndexedFolder, j: int, count: int) -> list[str]:
     """Return the ids of the photos in which a dimension is strongest."""
     photos, _ = folder.engine.whole.strongest(j, count)
     return [folder.ids[i] for i in photos]
+
+
+ALIKE = 8  # photos in which a dimension is strongest
+
+
+def alikeness(folder: IndexedFolder) -> tuple[Places, Floats]:
+    """Return the dimensions that enough photos have, the best first, and the mean cosine among the strongest photos."""
+    vectors, whole = folder.engine.vectors, folder.engine.whole
+    alike = np.zeros(vectors.dimensions, np.float32)
+    for j in np.flatnonzero(whole.counts >= ALIKE).tolist():
+        rows, _ = whole.strongest(j, ALIKE)
+        squared = float((vectors[np.sort(rows)].numpy().sum(axis=0) ** 2).sum())
+        alike[j] = (squared - ALIKE) / (ALIKE * (ALIKE - 1))
+    order = np.argsort(-alike, kind="stable")
+    return order[alike[order] > 0], alike
 
 
 def company(folder: IndexedFolder, j: int, cards: Cards) -> list[dict[str, Any]]:

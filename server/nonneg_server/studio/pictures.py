@@ -20,7 +20,7 @@ from nonneg_server.engine.jobs import done_by_worker
 from nonneg_server.engine.workers import Workers
 from nonneg_server.studio.folder import IndexedFolder
 
-THUMBNAIL, LARGE = 320, 1280  # pixels of the longer side
+THUMBNAIL, LARGE, WHOLE = 320, 1280, 2**16  # pixels of the longer side
 
 
 class SmallerCopies:
