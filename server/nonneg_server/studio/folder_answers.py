@@ -199,5 +199,6 @@ def _example(folder: IndexedFolder, cards: Cards) -> str:
         return ""
     width = min(folder.dimensions, len(cards.named))
     named = np.where(cards.named[:width], folder.engine.means[:width], -1)
-    more, other = (cards.term(j) for j in np.argsort(-named, kind="stable")[:2].tolist())
+    terms = [cards.term(j) for j in np.argsort(-named, kind="stable").tolist()]
+    more, other = sorted(terms, key=lambda term: term[4:].isdecimal())[:2]  # those that can be said by name come first
     return f"{Photo(folder.names[0])} + 2*{more} !{other}"

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 from xml.sax.saxutils import escape
 
-from nonneg_core.errors import ConfigInvalid
+from nonneg_core.errors import ParameterInvalid
 from nonneg_core.files.csv_table import table_text
 from nonneg_core.files.image_files import stamp
 
@@ -61,7 +61,7 @@ def copy_into(target: str, rows: Sequence[Row], root: Path) -> dict[str, Any]:
     """Copy the files into a folder, by their paths in the folder of the photos; nothing that is there is replaced."""
     folder = Path(target).expanduser()
     if not folder.is_absolute() or folder.resolve().is_relative_to(root.resolve()):
-        raise ConfigInvalid(
+        raise ParameterInvalid(
             f"photos are not copied to {target[:200]!r}",
             fix="name a folder by its whole path, outside of the folder of the photos",
             field="to",
@@ -75,10 +75,19 @@ def copy_into(target: str, rows: Sequence[Row], root: Path) -> dict[str, Any]:
         elif stamp(source) is None or not source.resolve().is_relative_to(root.resolve()):
             gone += 1
         else:
-            place.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(source, place)
+            _copy(source, place)
             copied += 1
     return {"to": str(folder), "copied": copied, "there_already": there, "gone": gone}
+
+
+def _copy(source: Path, place: Path) -> None:
+    try:
+        place.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(source, place)
+    except OSError as error:
+        raise ParameterInvalid(
+            f"{place} cannot be written ({error.strerror})", fix="name another folder", field="to", value=str(place)
+        ) from error
 
 
 def _cell(row: Row, column: str) -> Any:

@@ -3,6 +3,7 @@
 import { debounced, fill, h, percent } from "./elements.js";
 import { go, state } from "./state.js";
 
+const narrow = matchMedia("(max-width: 56rem)");
 const SETTLED = 700; // milliseconds without another figure before the figures are announced
 
 function steps(most, least) {
@@ -28,7 +29,7 @@ export class Lengths {
     this.figures = h("dl", { class: "figures" });
     this.said = h("p", { class: "hidden", role: "status" });
     this.say = debounced((text) => (this.said.textContent = text), SETTLED);
-    this.element = h(
+    const fields = h(
       "section",
       { class: "lengths", "aria-label": "Length of the vectors" },
       this.length.element,
@@ -37,6 +38,7 @@ export class Lengths {
       this.figures,
       this.said,
     );
+    this.element = h("details", { open: !narrow.matches }, h("summary", {}, "Length of the vectors"), fields);
     this.follow();
   }
 

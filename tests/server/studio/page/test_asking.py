@@ -38,6 +38,7 @@ def test_a_photo_is_dropped_searched_with_read_and_shared(page: Page, address: s
 
     settled(page)
     kept = page.locator(".hit .picture img").first.element_handle()
+    page.locator(".body details:has(.lengths)").evaluate("details => { details.open = true; }")
     page.locator("#length").focus()
     bytes_before = int(page.locator(".figures dd").nth(1).inner_text())
     for _ in range(16):
