@@ -4,8 +4,9 @@
 Each of some photos of the folder is edited in seven ways (half size, cropped to 90 % of the sides, grey, JPEG of
 quality 30, mirrored, cropped to 90 and 80 % anywhere) and put beside all photos of the folder. A pair is found if it is
 among the copies; a pair of copies that stem from two photos is false, unless the folder holds one of them twice (their
-thumbnails differ by less than 12 grey levels). Bursts are no copies: the camera has moved by at most 2 % of the shorter
-side, and a thing of 25 or 35 % of it stands elsewhere. Which share of them is called copies stands in the last lines.
+thumbnails differ by less than 12 grey levels). A burst is not a copy: the camera has moved by at most 2 % of the
+shorter side, and a thing of 25 or 35 % of it stands elsewhere. Which share of bursts is called copies stands in the
+last lines.
 """
 
 from __future__ import annotations

@@ -112,7 +112,7 @@ def curate(
         _look_at_labels(collection, options)
     other = None if against is None else read_collection(against)
     sections = sections_of(collection, other, options)
-    title = f"{index}" if against is None else f"{index} against {against}"
+    title = collection.title if other is None else f"{collection.title} against {other.title}"
     write_files(sections, csv_file, html, title, [c for c in (collection, other) if c], shown=False if quiet else None)
     if action is not None:
         print_names(sections, action, null=null)

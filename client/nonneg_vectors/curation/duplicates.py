@@ -122,7 +122,7 @@ def between(
         groups = tuple(_leak(one, other, i, partners[i], action) for i in sorted(partners, key=lambda i: one.ids[i]))
         loss = FEWER if part == "similar" else LOWER
         notes = gone + (one.cut_note(loss) or other.cut_note(loss))
-        return Section(part, f"{title}: in {one.name} and in {other.name}", how, groups, notes)
+        return Section(part, f"{title}: in {one.title} and in {other.title}", how, groups, notes)
 
     return (
         section("exact", "Exact copies", EXACT, exact, "remove"),
@@ -139,8 +139,8 @@ _LEAK = "A group is one photo of the first collection with all its partners in t
 def _leak(one: Collection, other: Collection, i: int, partners: list[tuple[int, float]], action: Action) -> Group:
     mine = one.ids[i]
     best = max(partners, key=lambda p: p[1])
-    first = found_at(one, i, action, f"also in {other.name}", other.ids[best[0]], best[1])
-    rest = tuple(found_at(other, j, "keep", f"in {other.name}", mine, cosine) for j, cosine in partners)
+    first = found_at(one, i, action, f"also in {other.title}", other.ids[best[0]], best[1])
+    rest = tuple(found_at(other, j, "keep", f"in {other.title}", mine, cosine) for j, cosine in partners)
     return Group(mine, (first, *rest))
 
 

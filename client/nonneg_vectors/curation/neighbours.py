@@ -36,7 +36,7 @@ class PairLimits:
     copy_cosine: float = 0.5
     copy_likeness: float = 0.92
     crop_cosine: float = 0.7
-    crop_likeness: float = 0.8
+    crop_likeness: float = 0.78
     coarse: float = 0.6
 
     @property

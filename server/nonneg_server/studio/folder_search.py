@@ -129,7 +129,7 @@ def photo_query(
 ) -> PhotoQuery:
     """Look up what an expression names; `vector_of` knows photos, `texts` are the words that a text tower embedded.
 
-    names: of dimensions. excluded: rows that are no hits.
+    names: of dimensions. excluded: rows that are left out.
     """
     width = folder.dimensions
     for j in only:

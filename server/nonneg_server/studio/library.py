@@ -42,8 +42,8 @@ class Library:
         """Return the tags and albums of each photo that has any, by its path within the folder."""
         if self._marks is None:
             marks: dict[str, dict[Kind, list[str]]] = defaultdict(dict)
-            asked = "SELECT photo, kind, name FROM marks WHERE folder = ? ORDER BY name"
-            for photo, kind, name in self._read(asked, self._folder):
+            query = "SELECT photo, kind, name FROM marks WHERE folder = ? ORDER BY name"
+            for photo, kind, name in self._read(query, self._folder):
                 marks[photo].setdefault(kind, []).append(name)
             self._marks = dict(marks)
         return self._marks

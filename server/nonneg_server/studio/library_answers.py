@@ -19,6 +19,7 @@ from nonneg_vectors.search.attributes import explain_none, holds, read_condition
 FACTS = ("width", "height", "bytes", "taken", "camera", "orientation", "folder")
 MARKS = {"tag": "text", "album": "text"}
 SHOWN = 10  # completions, and strongest dimensions of an exported photo
+LEAST_LETTERS = 2  # that are completed
 MOST_VALUES = 40  # of a field that is offered
 
 
@@ -54,7 +55,7 @@ class LibraryAnswers:
         return {**known, "tags": marks.get("tag", []), "albums": marks.get("album", [])}
 
     def rows(self, where: str | None) -> list[int] | None:
-        """Return the rows that fulfil all conditions, in order; None where nothing is asked."""
+        """Return the rows that fulfil all conditions, in order; None without conditions."""
         typed = [part for part in (where or "").split(";") if part.strip()]
         if not typed:
             return None
@@ -117,25 +118,31 @@ class LibraryAnswers:
         strongest = bars(self._folder.engine.dense(i), cards, SHOWN, named=True) if export.form == "csv" else []
         return {"name": self._folder.names[i], **self.facts(i), "dimensions": [bar["name"] for bar in strongest]}
 
-    def completions(self, text: str, cards: Cards) -> list[dict[str, str]]:
-        """Return what a word that is being typed may become: names of dimensions, tags, and photos."""
-        asked = text.removeprefix("dim:").strip('"').casefold()
+    def completions(self, text: str, cards: Cards) -> list[dict[str, Any]]:
+        """Return what the end of a search may become: dimensions, tags, photos; `over` letters of it are replaced."""
+        for end in dict.fromkeys((text.lstrip(), text.rpartition(" ")[2])):
+            spelling = end.removeprefix("dim:").strip('"').casefold()
+            if len(spelling) >= LEAST_LETTERS and (some := self._completions(spelling, cards)):
+                return [{**one, "over": len(end)} for one in some]
+        return []
+
+    def _completions(self, spelling: str, cards: Cards) -> list[dict[str, str]]:
         own = {j: cards.names[j] for j in sorted(self.library.names)}
         dimensions = [
             {"text": cards.term(j), "kind": "dimension", "label": name}
             for j, name in {**own, **cards.names}.items()
-            if _begins(name, asked)
+            if _begins(name, spelling)
         ]
         counts = self.library.counts(self._folder.names)
         marks = [
             {"text": f"{kind}={one['name']}", "kind": kind, "label": one["name"]}
             for kind in ("tag", "album")
             for one in counts[f"{kind}s"]
-            if _begins(one["name"], asked.partition("=")[2] or asked)
+            if _begins(one["name"], spelling.partition("=")[2] or spelling)
         ]
-        photos = (name for name in self._folder.names if asked in name.casefold())
+        photos = (name for name in self._folder.names if spelling in name.casefold())
         first = [{"text": name, "kind": "photo", "label": name} for name, _ in zip(photos, range(3), strict=False)]
-        return [*marks[:3], *sorted(dimensions, key=lambda one: len(one["label"])), *first][:SHOWN] if asked else []
+        return [*marks[:3], *sorted(dimensions, key=lambda one: len(one["label"])), *first][:SHOWN]
 
 
 def _values(payloads: Iterable[Any], field: str) -> list[dict[str, Any]]:
@@ -143,8 +150,8 @@ def _values(payloads: Iterable[Any], field: str) -> list[dict[str, Any]]:
     return [{"name": name, "count": count} for name, count in counted.most_common(MOST_VALUES)]
 
 
-def _begins(name: str, asked: str) -> bool:
-    return any(word.startswith(asked) for word in (name.casefold(), *name.casefold().split()))
+def _begins(name: str, spelling: str) -> bool:
+    return any(word.startswith(spelling) for word in (name.casefold(), *name.casefold().split()))
 
 
 def _is_within(name: str) -> bool:

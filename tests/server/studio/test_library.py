@@ -70,7 +70,7 @@ async def test_a_named_dimension_is_shown_searched_for_and_undone(studio: httpx.
     ]
     assert by_name == by_number
     completed = (await studio.get("/studio/completions", params={"text": "flo"})).json()
-    assert completed[0] == {"text": "dim:flowers", "kind": "dimension", "label": "flowers"}
+    assert completed[0] == {"text": "dim:flowers", "kind": "dimension", "label": "flowers", "over": 3}
     assert await put(studio, "names", dimension=5, name=None) == {"before": "flowers"}
     assert (await studio.get("/studio/search", params={"expression": "dim:flowers"})).status_code == 422
     refused = await studio.put("/studio/names", json={"dimension": 48, "name": "x"}, headers=MEANT)

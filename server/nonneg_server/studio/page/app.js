@@ -9,7 +9,7 @@ import { Groups } from "./groups.js";
 import { help } from "./help.js";
 import { lightbox, lookFocused } from "./lightbox.js";
 import { Pair } from "./pair.js";
-import { searchLike } from "./photo.js";
+import { Large, searchLike } from "./photo.js";
 import { Search } from "./search.js";
 import { bar, chooseFocused } from "./selection.js";
 import { address, go, listen, state } from "./state.js";
@@ -151,6 +151,7 @@ async function open() {
   }
   made.clear();
   shown = null;
+  Large.where = overview.where;
   tabs();
   return draw(history.state?.scroll);
 }
@@ -172,7 +173,13 @@ takePhotos(([one, two], dropped) => {
 }, fail);
 addEventListener("failed", (event) => fail(event.detail));
 addEventListener("said", ({ detail: { text, undo } }) => {
-  fill(told, h("p", { class: "told" }, text, " ", undo && h("button", { type: "button", onclick: () => undo().then(() => draw(scrollY)) }, "Undo")));
+  const back = async () => {
+    await undo();
+    const answer = [...told.childNodes];
+    await draw(scrollY);
+    fill(told, ...answer);
+  };
+  fill(told, h("p", { class: "told" }, text, " ", undo && h("button", { type: "button", onclick: back }, "Undo")));
 });
 addEventListener("keydown", (event) => {
   if (event.ctrlKey || event.metaKey || event.altKey || document.querySelector("dialog[open]") || event.target.matches("input:not([type=checkbox]), select, textarea")) return;

@@ -4,7 +4,7 @@ import { get } from "./api.js";
 import { debounced, fill, h } from "./elements.js";
 
 const REST = 90; // milliseconds without another letter
-const LAST = /(?:dim:)?"?[\p{L}\p{N}_.\/=-]+$/u;
+const LAST = /[^+&!()*]*$/; // what stands after the last sign
 
 // `use(item, head)` takes what was chosen, and what stands before it.
 export function completing(input, use) {
@@ -27,15 +27,15 @@ export function completing(input, use) {
   };
   const take = (i) => {
     const item = items[i];
-    const head = input.value.replace(LAST, "");
+    const head = input.value.slice(0, input.value.length - item.over);
     show([]);
     use(item, head);
   };
   const ask = debounced(async () => {
-    const text = input.value.match(LAST)?.[0] || "";
-    if (text.length < 2 || document.activeElement !== input) return show([]);
+    const text = input.value.match(LAST)[0].trimStart();
+    if (text.length < 2 || text.length > 200 || document.activeElement !== input) return show([]);
     const some = await get("/studio/completions", { text }).catch(() => []);
-    if (text === (input.value.match(LAST)?.[0] || "") && document.activeElement === input) show(some);
+    if (text === input.value.match(LAST)[0].trimStart() && document.activeElement === input) show(some);
   }, REST);
   input.addEventListener("input", ask);
   input.addEventListener("blur", () => show([]));

@@ -129,7 +129,7 @@ function cover(map, image, [left, top, width, height]) {
 export class Large {
   constructor(photo, name, { where }) {
     this.photo = photo;
-    this.where = Large.where = where;
+    this.where = where;
     this.image = show(h("img", { alt: name || "the photo that is asked with" }), picture(photo));
     this.map = h("canvas", { class: "map", "aria-hidden": "true", hidden: true });
     this.said = h("figcaption", { class: "quiet", "aria-live": "polite" });
