@@ -1,7 +1,5 @@
 """What a camera wrote into a photo's file: when it was taken, and with what."""
 
-from __future__ import annotations
-
 import io
 from datetime import UTC, datetime
 from typing import Any

@@ -5,8 +5,6 @@ coarse grid, then moved and resized until they correlate best. Then each patch o
 one scene correlate as well as a crop and its photo do, but what has moved agrees in no patch.
 """
 
-from __future__ import annotations
-
 from functools import cache
 from typing import Any
 

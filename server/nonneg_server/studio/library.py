@@ -4,8 +4,6 @@ Nothing of it lies in a cache or beside the photos. Marks belong to the folder o
 its path within it: the index can be made again. Names of dimensions belong to a model, and stand in every folder.
 """
 
-from __future__ import annotations
-
 import sqlite3
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping

@@ -1,7 +1,5 @@
 """What the studio answers of the user's own marks: conditions on photos, tags and albums, exports, completions."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import PurePosixPath

@@ -1,7 +1,5 @@
 """Selected photos for other programs: a table, a list of paths, XMP sidecars in a zip file, or copies in a folder."""
 
-from __future__ import annotations
-
 import io
 import shutil
 import zipfile

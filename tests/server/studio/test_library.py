@@ -1,7 +1,5 @@
 """What a user says of photos is kept in the data folder, searched for, exported, and there the next day."""
 
-from __future__ import annotations
-
 import csv
 import io
 import sqlite3
