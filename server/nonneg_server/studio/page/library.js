@@ -31,7 +31,8 @@ export async function mark(kind, name, ids, on = true, undoing = false) {
     const done = await put("/studio/marks", { kind, name, photos: ids, on });
     changed();
     const undo = done.changed.length && !undoing ? () => mark(kind, name, done.changed, !on, true) : null;
-    say(`${on ? "Given to" : "Taken from"} ${photos(done.changed.length)}: ${kind} ${name}.`, undo);
+    const said = done.changed.length ? `${on ? "Given to" : "Taken from"} ${photos(done.changed.length)}: ${kind} ${name}.` : `Nothing changed: ${on ? "all" : "none"} of them had the ${kind} ${name}.`;
+    say(said, undo);
   } catch (error) {
     failed(error);
   }
