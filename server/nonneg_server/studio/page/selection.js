@@ -100,6 +100,7 @@ async function send(form, more = {}) {
 async function follow() {
   for (const input of document.querySelectorAll("input.choose")) input.checked = chosen.has(input.dataset.chosen);
   document.body.classList.toggle("choosing", chosen.size > 0);
+  if (!chosen.size && bar.contains(document.activeElement)) document.getElementById("main").focus({ preventScroll: true });
   bar.hidden = !chosen.size;
   count.textContent = `${thousands(chosen.size)} selected`;
   if (!chosen.size) return;
