@@ -1,10 +1,12 @@
 """How many edited copies of photos `nonneg curate` finds, and how many pairs that it calls copies are not:
 `python benchmarks/curation_copies.py FOLDER [--bundle B] [--edited 500] [--keep N]`.
 
-Each of some photos of the folder is edited in five ways (half size, cropped to 90 % of the sides, grey, JPEG of quality
-30, mirrored) and put beside all photos of the folder. A pair is found if it is among the copies; a pair of
-copies that stem from two photos is false, unless the folder holds one of them twice (their thumbnails differ by less
-than 12 grey levels).
+Each of some photos of the folder is edited in seven ways (half size, cropped to 90 % of the sides, grey, JPEG of
+quality 30, mirrored, cropped to 90 and 80 % anywhere) and put beside all photos of the folder. A pair is found if it is
+among the copies; a pair of copies that stem from two photos is false, unless the folder holds one of them twice (their
+thumbnails differ by less than 12 grey levels). A burst is not a copy: the camera has moved by at most 2 % of the
+shorter side, and a thing of 25 or 35 % of it stands elsewhere. Which share of bursts is called copies stands in the
+last lines.
 """
 
 from __future__ import annotations
@@ -15,18 +17,22 @@ import json
 from pathlib import Path
 
 import numpy as np
-from PIL import Image
+from PIL import Image, ImageDraw, ImageFilter
 
 from nonneg_client.local import Encoder
 from nonneg_core.files.image_files import find_images
 from nonneg_core.pixels.decode import decode
-from nonneg_core.pixels.pixel_checks import check_pixels, standardised
+from nonneg_core.pixels.pixel_checks import check_pixels
 from nonneg_core.terminal.tables import table
 from nonneg_vectors.curation.neighbours import PairLimits, Pairs, Scan, copies, joined, scanned
 from nonneg_vectors.storage.embeddings import Embeddings
 
 OWN = 12.0  # grey levels that two photos differ by, root mean square over the thumbnail: the folder holds it twice
-EDITS = ("half size", "crop 90 %", "grey", "JPEG 30", "mirrored")
+EDITS = (
+    "half size", "crop 90 %", "grey", "JPEG 30", "mirrored", "crop 90 % anywhere", "crop 80 % anywhere",
+    "burst, 25 % moved", "burst, 35 % moved",
+)  # fmt: skip
+BURSTS = 2  # of these, the last
 
 
 def main() -> None:
@@ -48,7 +54,8 @@ def main() -> None:
     paths = find_images(options.folder)
     chosen = np.random.default_rng(0).choice(len(paths), min(options.edited, len(paths)), replace=False).tolist()
     photos = [decode(path.read_bytes()) for path in paths]
-    edited = [image for i in chosen for image in edits(photos[i])]
+    rng = np.random.default_rng(1)
+    edited = [image for i in chosen for image in edits(photos[i], rng)]
     origin = np.array([*range(len(paths)), *np.repeat(chosen, len(EDITS))])
     with Encoder(options.bundle) as encoder:
         vectors = encoder.embed([*photos, *edited], top_k=options.keep, progress=False)
@@ -59,8 +66,8 @@ def main() -> None:
     print_table(options.folder, vectors, thumbnails, origin, len(paths), options.keep)
 
 
-def edits(photo: Image.Image) -> list[Image.Image]:
-    """Return the photo in five other ways."""
+def edits(photo: Image.Image, rng: np.random.Generator) -> list[Image.Image]:
+    """Return the photo in seven other ways, and two bursts."""
     w, h = photo.size
     buffer = io.BytesIO()
     photo.save(buffer, "JPEG", quality=30)
@@ -70,7 +77,35 @@ def edits(photo: Image.Image) -> list[Image.Image]:
         photo.convert("L").convert("RGB"),
         decode(buffer.getvalue()),
         photo.transpose(Image.Transpose.FLIP_LEFT_RIGHT),
+        *(cropped(photo, scale, rng) for scale in (0.9, 0.8)),
+        *(moments_later(photo, share, rng) for share in (0.25, 0.35)),
     ]
+
+
+def cropped(photo: Image.Image, scale: float, rng: np.random.Generator) -> Image.Image:
+    """Return a window of the photo, anywhere in it."""
+    width, height = (round(side * scale) for side in photo.size)
+    left, top = (int(rng.integers(whole - part + 1)) for whole, part in zip(photo.size, (width, height), strict=True))
+    return photo.crop((left, top, left + width, top + height))
+
+
+def moments_later(photo: Image.Image, share: float, rng: np.random.Generator) -> Image.Image:
+    """Return the scene with a thing elsewhere, what was beside it in its place, from where the camera then was."""
+    width, height = photo.size
+    side, margin = round(share * min(width, height)), max(1, round(0.02 * min(width, height)))
+    left, top = int(rng.integers(width - side)), int(rng.integers(height - side))
+    right, low = left, top
+    while abs(right - left) + abs(low - top) < 0.4 * side:
+        right, low = int(rng.integers(width - side)), int(rng.integers(height - side))
+    beside = left - side if left >= side else min(left + side, width - side)
+    mask = Image.new("L", (side, side), 0)
+    ImageDraw.Draw(mask).ellipse((0, 0, side - 1, side - 1), fill=255)
+    mask = mask.filter(ImageFilter.GaussianBlur(side * 0.05))
+    later = photo.copy()
+    later.paste(photo.crop((beside, top, beside + side, top + side)), (left, top), mask)
+    later.paste(photo.crop((left, top, left + side, top + side)), (right, low), mask)
+    x, y = (int(v) for v in rng.integers(0, 2 * margin + 1, 2))
+    return later.crop((x, y, width - 2 * margin + x, height - 2 * margin + y))
 
 
 def print_table(
@@ -78,15 +113,18 @@ def print_table(
 ) -> None:
     """Found and false, by edit."""
     limits = PairLimits() if keep is None else PairLimits().of_cut_vectors()
-    pairs, _, _ = joined(list(scanned(Scan(vectors, limits, k=1, thumbnails=standardised(thumbnails)))))
+    pairs, _, _ = joined(list(scanned(Scan(vectors, limits, k=1, thumbnails=thumbnails))))
     copied = pairs.where(copies(pairs, limits))
-    true = origin[copied.one] == origin[copied.other]
+    same = origin[copied.one] == origin[copied.other]
+    later = np.isin((np.stack([copied.one, copied.other]) - photos) % len(EDITS), range(len(EDITS))[-BURSTS:])
+    burst = (later & (np.stack([copied.one, copied.other]) >= photos)).any(axis=0)  # their own lines tell of these
+    everything, copied, true = copied, copied.where(~burst), same[~burst]
     own = ~true & (difference(thumbnails[origin[copied.one]], thumbnails[origin[copied.other]]) < OWN)
     rows, record = [], {}
     for number, name in enumerate(EDITS):
         there = np.arange(photos + number, len(origin), len(EDITS))
         cosine = np.array([float((vectors[origin[i]].numpy() @ vectors[i].numpy().T)[0, 0]) for i in there])
-        found = np.array([is_found(copied, origin[i], i) for i in there])
+        found = np.array([is_found(everything, origin[i], i) for i in there])
         alike = cosine >= limits.similar
         low, middle = np.quantile(cosine, [0.05, 0.5])
         rows.append((name, low, middle, float(alike.mean()), float(found.mean())))

@@ -26,7 +26,7 @@ from nonneg_vectors.expressions.expression_parser import parse
 
 EXPRESSIONS = (
     '"golden retriever"',
-    "photos/cat.jpg + 2*dim:17 - 0.5*dim:snow",
+    "photos/cat.jpg + 2*dim:17 - 0.5*dim:goldfish",
     'photo.jpg & "dog" & dim:17 !"car" !dim:40',
     " + ".join(f"dim:{j}" for j in range(32)),
 )

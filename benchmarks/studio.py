@@ -110,7 +110,7 @@ def measured(bundle: Bundle, folder: IndexedFolder, megabytes: float) -> list[tu
 
     def ask(i: int, length: SearchLength) -> None:
         expression = parse(str(Photo(folder.names[i])))
-        query = photo_query(bundle, folder, expression, (), lambda _: folder.engine.dense(i), {})
+        query = photo_query(bundle, folder, expression, (), lambda _: folder.engine.dense(i), {}, cards.names)
         search(folder, query, length, Page(), cards)
 
     rows = []

@@ -182,7 +182,7 @@ class Embedder(ABC):
 
     @abstractmethod
     def query(self, expression: str, dimensions: int | None = None, *, model: str | None = None) -> Query:
-        """Read an expression, `photo.jpg + dim:snow !dim:40`, as weightings of the first `dimensions`."""
+        """Read an expression, `photo.jpg + dim:goldfish !dim:40`, as weightings of the first `dimensions`."""
 
     @abstractmethod
     def bit_form(self, model: str | None = None) -> BitForm:

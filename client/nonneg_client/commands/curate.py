@@ -51,7 +51,9 @@ def _parts(_ctx: click.Context, _param: click.Parameter, text: str | None) -> tu
 )  # fmt: skip
 @click.option("--clusters", type=click.IntRange(min=1), help="How many to look for; otherwise by the photos' number.")
 @click.option("--subset", type=click.IntRange(min=1), default=100, show_default=True, help="Photos of the subset.")
-@click.option("--labels", default="folder", show_default=True, metavar="FIELD", help="Field that holds the labels.")
+@click.option(
+    "--labels", metavar="FIELD", help="Field that holds the labels; without it `folder`, if folders can be told apart."
+)
 @click.option(
     "--where",
     multiple=True,
@@ -75,7 +77,7 @@ def curate(
     similar: float,
     clusters: int | None,
     subset: int,
-    labels: str,
+    labels: str | None,
     where: tuple[str, ...],
     html: Path | None,
     csv_file: Path | None,
@@ -106,12 +108,13 @@ def curate(
     made_by = collection.vectors.fingerprint, None if bundle == DEFAULT_BUNDLE else bundle
     names, statistics = names_of(*made_by), statistics_of(*made_by)
     alike = PairLimits(similar=similar)
-    options = CurationOptions(only, alike, clusters, subset, labels, names, statistics, False if quiet else None)
+    told = False if quiet else None
+    options = CurationOptions(only, alike, clusters, subset, _labels(only, labels), names, statistics, told)
     if against is None:
         _look_at_labels(collection, options)
     other = None if against is None else read_collection(against)
     sections = sections_of(collection, other, options)
-    title = f"{index}" if against is None else f"{index} against {against}"
+    title = collection.title if other is None else f"{collection.title} against {other.title}"
     write_files(sections, csv_file, html, title, [c for c in (collection, other) if c], shown=False if quiet else None)
     if action is not None:
         print_names(sections, action, null=null)
@@ -198,10 +201,19 @@ def _look_at_labels(collection: Collection, options: CurationOptions) -> None:
     from nonneg_vectors.curation.curation_parts import check_labels, why_unlabelled
 
     parts = [part for part in OF_LABELS if part in options.parts]
-    if parts and (_typed("only") or _typed("labels")):
+    if not parts:
+        return
+    if options.labels:
         check_labels(collection, options)
-    elif parts and (why := why_unlabelled(collection, options.labels)):
+    elif why := why_unlabelled(collection, None):
         click.echo(printable(f"{', '.join(parts)} are left out: {why} (--labels FIELD names those that are)"), err=True)
+    else:
+        click.echo("Folder names are taken for labels: the photos tell them apart", err=True)
+
+
+def _labels(parts: tuple[str, ...], given: str | None) -> str | None:
+    """Return the field that was named, or `folder` where parts of labels were."""
+    return given or ("folder" if _typed("only") and set(parts) & set(OF_LABELS) else None)
 
 
 def show(sections: list[Section]) -> None:

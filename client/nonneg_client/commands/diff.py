@@ -64,7 +64,7 @@ def diff(
     if html is not None:
         from nonneg_client.commands.contact_sheets import write_page
 
-        write_page(html, f"{a} and {b}", [section], other, one)
+        write_page(html, section.title, [section], other, one)
     if as_json:
         click.echo(json_line({"a": str(a), "b": str(b), **for_programs([section])[0]}))
     else:

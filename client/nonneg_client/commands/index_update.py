@@ -16,7 +16,7 @@ from nonneg_client.sources.image_sources import Item
 from nonneg_client.sources.rooted_images import is_broken, kept_root, read_broken, root_of, rooted, write_broken
 from nonneg_client.wire.protocol import Options
 from nonneg_core.errors import ConfigInvalid, ConnectionFailed, FingerprintMismatch
-from nonneg_core.files.image_files import Stamp, identity, place_of, stamp
+from nonneg_core.files.image_files import Stamp, find_passed_over, identity, place_of, stamp
 from nonneg_core.files.one_writer import one_writer
 from nonneg_core.process.long_runs import Interrupted, Interrupts
 from nonneg_core.terminal.tables import printable
@@ -103,6 +103,7 @@ class IndexUpdate:
     changed: int = 0
     failed: int = 0
     broken: dict[str, Stamp] = field(default_factory=dict)  # images that could not be read, now or before
+    not_photos: dict[str, int] = field(default_factory=dict)  # RAW files and videos, by ending
     passed_over: int = 0  # of these, those that are the same as before
     measured: dict[str, dict[str, Any]] = field(default_factory=dict)  # what the pixels of each image say
     top_k: int | None = None  # values that are stored of each vector
@@ -146,6 +147,8 @@ class IndexUpdate:
 
     def _add(self, client: Embedder, names: list[str], options: Options, quiet: bool, *, retry: bool) -> None:
         items = {item.id: item for item in rooted(names, self.root)}
+        for folder in {Path(name).expanduser() for name in names if Path(name).expanduser().is_dir()}:
+            self.not_photos |= find_passed_over(folder)
         payloads = {name: self.payload(name, stamp(item.path)) for name, item in items.items()}
         differing = [item for name, item in items.items() if _differs(self.known.get(name), payloads[name])]
         before = {} if retry else read_broken(self.out)
@@ -187,6 +190,7 @@ class IndexUpdate:
             counts += [f"{self.failed} failed"] * bool(self.failed)
             counts += [f"{self.passed_over} unreadable as before (--retry-failed)"] * bool(self.passed_over)
             counts += [f"{len(gone)} forgotten"] * bool(gone)
+            counts += [f"{count} .{ending} passed over" for ending, count in self.not_photos.items()]
             click.echo(
                 f"{self.out}: {len(index)} images, {description.dimensions} dimensions, "
                 + (f"{description.kept} values kept of each, " if description.kept else "")

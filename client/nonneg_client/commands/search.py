@@ -114,7 +114,8 @@ def search(
         if not any(answers.values()):
             explain(opened, conditions, matches_only=matches_only)
         root = opened.description.root
-    title = f"{index}: like {', '.join(queries)}" if queries else f"{index}: more of {', '.join(map(str, more))}"
+    question = f"like {', '.join(queries)}" if queries else f"more of {', '.join(map(str, more))}"
+    title = f"{Path(root or index).name}: {question}"
     if html is not None:
         write_html(html, title, answers, root)
     show_all(answers, as_json, title)

@@ -99,7 +99,9 @@ def failure_of(error: NotAnswered, settings: ClientSettings) -> NonnegError:
     what = "broke the connection" if reached else "cannot be reached"
     return ConnectionFailed(
         f"{settings.url} {what} ({str(error) or type(error).__name__})",
-        fix="look into the server's log" if reached else "start a server with `nonneg serve`, or set NONNEG_URL",
+        fix="look into the server's log"
+        if reached
+        else "start a server with `nonneg serve`, set NONNEG_URL, or give --bundle photo to go without one",
         field="connection" if reached else "url",
         value=settings.url,
     )

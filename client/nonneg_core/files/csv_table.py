@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import csv
+import io
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TextIO
 
 from nonneg_core.errors import DataInvalid
 from nonneg_core.files.atomic import atomic_write
@@ -32,9 +34,20 @@ def stream_table(path: Path, needed: Sequence[str] = ()) -> Iterator[dict[str, s
 def write_table(path: Path, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
     """Write a table that a spreadsheet shows as it is: a text that it would compute, as `=1+1`, gets a ' in front."""
     with atomic_write(path) as temporary, temporary.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(columns)
-        writer.writerows([_shown(cell) for cell in row] for row in rows)
+        _write(file, columns, rows)
+
+
+def table_text(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    """Return the same as text."""
+    text = io.StringIO(newline="")
+    _write(text, columns, rows)
+    return text.getvalue()
+
+
+def _write(file: TextIO, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+    writer = csv.writer(file, lineterminator="\n")
+    writer.writerow(columns)
+    writer.writerows([_shown(cell) for cell in row] for row in rows)
 
 
 def _shown(cell: object) -> object:

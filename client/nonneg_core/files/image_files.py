@@ -4,6 +4,7 @@ import glob
 import os
 import stat
 import tarfile
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -13,6 +14,9 @@ from nonneg_core.errors import DataInvalid
 from nonneg_core.pixels.formats import OF_IMAGES
 
 LARGEST = 256 * 2**20  # bytes of a photo's file
+RAW = "3fr arw cr2 cr3 crw dng erf kdc mef mos mrw nef nrw orf pef raf raw rw2 rwl srf srw x3f"
+VIDEOS = "3gp avi m2ts m4v mkv mov mp4 mpeg mpg mts webm wmv"
+PASSED_OVER = {*RAW.split(), *VIDEOS.split()}  # endings
 
 
 def find(name: str) -> Iterable[Path]:
@@ -52,6 +56,13 @@ def walk_images(folder: Path) -> Iterator[Path]:
             f"{folder} holds no images",
             fix="give a folder with .jpg, .png, .webp or other image files in it; their names must end so",
         )
+
+
+def find_passed_over(folder: Path) -> dict[str, int]:
+    """Return how many RAW files and videos lie below a folder, by ending: of these no photo is read."""
+    names = (name for _, _, files in os.walk(folder) for name in files if not name.startswith("."))
+    endings = Counter(PurePosixPath(name).suffix.lower().removeprefix(".") for name in names)
+    return {ending: count for ending, count in sorted(endings.items()) if ending in PASSED_OVER}
 
 
 def label_of(path: Path, root: Path) -> str:

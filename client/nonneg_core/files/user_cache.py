@@ -16,6 +16,11 @@ def cache_root() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser()) / "nonneg"
 
 
+def data_root() -> Path:
+    """Return the folder of what is not made again, below $XDG_DATA_HOME or ~/.local/share; it is not created here."""
+    return Path(os.environ.get("XDG_DATA_HOME") or Path("~/.local/share").expanduser()) / "nonneg"
+
+
 def cache_folder(kind: str) -> Path:
     """Return the folder of one kind of work, which is not created here."""
     moved = os.environ.get("NONNEG_FEATURE_CACHE")

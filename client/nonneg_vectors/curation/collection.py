@@ -41,6 +41,11 @@ class Collection:
         """What the photos are called."""
         return self.vectors.ids or ()
 
+    @cached_property
+    def title(self) -> str:
+        """What a report calls it: the folder of its photos, or else its file."""
+        return Path(self.root or self.name).name or self.name
+
     def place(self, name: str) -> str:
         """Return where the photo with this id is."""
         return place_of(name, self.root)

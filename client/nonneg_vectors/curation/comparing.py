@@ -12,13 +12,12 @@ from dataclasses import astuple
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from nonneg_core.arrays import Floats, Places
 from nonneg_core.errors import DataInvalid, NonnegError
 from nonneg_core.files.atomic import atomic_write
 from nonneg_core.files.user_cache import KEPT, cache_folder, evict
-from nonneg_core.pixels.pixel_checks import standardised
+from nonneg_core.pixels.likeness import Thumbnails
 from nonneg_core.process.long_runs import Interrupts
 from nonneg_core.terminal.progress import Progress, ProgressBar
 from nonneg_vectors.curation.collection import Collection
@@ -27,17 +26,15 @@ from nonneg_vectors.curation.neighbours import Block, PairLimits, Pairs, Scan, T
 NEIGHBOURS = 10
 TILING = Tiling()
 MOST_PAIRS = 5_000_000
-FORMAT = 2  # of the blocks; one more when what is in them changes
-
-GreyThumbnails = NDArray[np.uint8]
+FORMAT = 3  # of the blocks; one more when what is in them changes
 
 
 def compare(
     one: Collection,
     limits: PairLimits,
-    thumbnails: GreyThumbnails | None,
+    thumbnails: Thumbnails | None,
     other: Collection | None = None,
-    other_thumbnails: GreyThumbnails | None = None,
+    other_thumbnails: Thumbnails | None = None,
     *,
     shown: Progress = None,
     tiling: Tiling = TILING,
@@ -81,24 +78,23 @@ def _done(stop: int, size: int, *, alone: bool) -> int:
 
 
 def _scan(
-    collections: Sequence[Collection], thumbnails: Sequence[GreyThumbnails | None], limits: PairLimits, tiling: Tiling
+    collections: Sequence[Collection], thumbnails: Sequence[Thumbnails | None], limits: PairLimits, tiling: Tiling
 ) -> Scan:
-    pictures = [None if t is None else standardised(t) for t in thumbnails]
     if len(collections) == 1:
-        return Scan(collections[0].vectors, limits, k=NEIGHBOURS, thumbnails=pictures[0], tiling=tiling)
+        return Scan(collections[0].vectors, limits, k=NEIGHBOURS, thumbnails=thumbnails[0], tiling=tiling)
     one, other = collections
     return Scan(
         one.vectors,
         limits,
         k=NEIGHBOURS,
-        thumbnails=pictures[0],
+        thumbnails=thumbnails[0],
         others=other.vectors,
-        other_thumbnails=pictures[1],
+        other_thumbnails=thumbnails[1],
         tiling=tiling,
     )
 
 
-def _folder(collections: Sequence[Collection], thumbnails: Sequence[GreyThumbnails | None], limits: PairLimits) -> Path:
+def _folder(collections: Sequence[Collection], thumbnails: Sequence[Thumbnails | None], limits: PairLimits) -> Path:
     digest = hashlib.sha256(repr((FORMAT, NEIGHBOURS, astuple(limits))).encode())
     for collection, pictures in zip(collections, thumbnails, strict=True):
         vectors = collection.vectors

@@ -13,7 +13,7 @@ from nonneg_core.terminal.progress import Progress, ProgressBar
 from nonneg_vectors.curation.clusters import FAR, NEAREST, Cluster, clusters, k_centres, outliers, usual_number
 from nonneg_vectors.curation.collection import Collection, Group, Section, cut_alike, found_at
 from nonneg_vectors.curation.comparing import compare
-from nonneg_vectors.curation.doubtful_labels import by_label, doubtful, is_labelled, missed
+from nonneg_vectors.curation.doubtful_labels import LEARNT, by_label, doubtful, is_labelled, missed, recognised
 from nonneg_vectors.curation.duplicates import between, copied, exact_copies, removed_by, similar
 from nonneg_vectors.curation.neighbours import PairLimits
 from nonneg_vectors.curation.photos import MeasuredPhotos, photos_of
@@ -35,7 +35,7 @@ class CurationOptions:
     limits: PairLimits = field(default_factory=PairLimits)
     clusters: int | None = None
     subset: int = 100
-    labels: str = "folder"  # the field that holds them
+    labels: str | None = None  # the field that holds them; None: `folder`, where the photos tell folders apart
     names: DimensionNames = field(default_factory=dict)
     statistics: ColumnStatistics | None = None  # of the model's columns: which names hold for a photo
     shown: Progress = None
@@ -52,8 +52,9 @@ def curate(collection: Collection, options: CurationOptions) -> list[Section]:
     parts = set(options.parts)
     shown, limits = options.shown, limits_of(options, collection)
     photos = photos_of(collection, shown=shown) if parts & OF_PHOTOS else None
-    labels = collection.labels(options.labels)
-    if parts & set(OF_LABELS) and not is_labelled(labels):
+    field = options.labels or "folder"
+    labels = collection.labels(field)
+    if parts & set(OF_LABELS) and why_unlabelled(collection, options.labels):
         parts -= set(OF_LABELS)
     sections: dict[str, Section] = {}
     if parts & OF_PAIRS:
@@ -65,7 +66,7 @@ def curate(collection: Collection, options: CurationOptions) -> list[Section]:
             sections["copies"] = copies
             sections["similar"] = similar(collection, photos, pairs, limits, removed_by(exact, copies))
         sections["outliers"] = lonely(collection, places, cosines, options)
-        if is_labelled(labels):
+        if parts & set(OF_LABELS):
             sections["missed"] = missed(collection, labels, places, cosines)
             sections["classes"] = by_label(collection, labels, places)
     if photos is not None:
@@ -76,7 +77,7 @@ def curate(collection: Collection, options: CurationOptions) -> list[Section]:
     if "subset" in parts:
         sections["subset"] = subset(collection, options.subset, shown=shown)
     if "labels" in parts:
-        sections["labels"] = doubtful(collection, labels, options.labels)
+        sections["labels"] = doubtful(collection, labels, field)
     return [sections[part] for part in PARTS if part in parts & set(sections)]
 
 
@@ -99,11 +100,15 @@ def limits_of(options: CurationOptions, *collections: Collection) -> PairLimits:
     return options.limits if whole else options.limits.of_cut_vectors()
 
 
-def why_unlabelled(collection: Collection, field: str) -> str:
-    """Return why the values of a field are not labels; empty where they are."""
+def why_unlabelled(collection: Collection, name: str | None) -> str:
+    """Return why the values of a field are not labels; empty where they are. Without a name, of `folder`."""
+    field = name or "folder"
     labels = collection.labels(field)
     if is_labelled(labels):
-        return ""
+        share = 1.0 if name else recognised(collection.vectors, labels)
+        if share >= LEARNT:
+            return ""
+        return f"the photos do not tell their folders apart ({share:.0%} of a folder are recognised by the others)"
     if not any(labels):
         return f"no photo has a field {field}"
     values = f"{n} values" if (n := len(set(labels))) > 1 else "one value"
@@ -112,7 +117,7 @@ def why_unlabelled(collection: Collection, field: str) -> str:
 
 def check_labels(collection: Collection, options: CurationOptions) -> None:
     """Raise where labels are asked for by name and there are none."""
-    why = why_unlabelled(collection, options.labels)
+    why = why_unlabelled(collection, options.labels or "folder")
     if why:
         raise DataInvalid(
             why,

@@ -31,7 +31,7 @@ def distinguish(a: Collection, b: Collection, names: DimensionNames, discoveries
         collection, exemplars = (a, b)[side], strongest[side][place]
         groups.append(Group(title, tuple(found_at(collection, i, "", f"{value:.3f}") for i, value in exemplars)))
     how = (
-        f"B ({b.name}, {len(b)} photos) beside A ({a.name}, {len(a)} photos), by the mean of each dimension; "
+        f"B ({b.title}, {len(b)} photos) beside A ({a.title}, {len(a)} photos), by the mean of each dimension; "
         "effect: the difference in standard deviations, with its 95 % interval; q: of those named, at most "
         f"{discoveries:.0%} are expected to differ by chance alone (Welch; Benjamini and Hochberg over "
         f"{len(statistics.q)} dimensions)."
@@ -40,7 +40,7 @@ def distinguish(a: Collection, b: Collection, names: DimensionNames, discoveries
     if not named:
         notes = (*notes, f"Nothing distinguishes them at {discoveries:.0%} false discoveries.")
     return Section(
-        "differences", f"What distinguishes {b.name} from {a.name}", how, tuple(groups), notes, COLUMNS, tuple(rows)
+        "differences", f"What distinguishes {b.title} from {a.title}", how, tuple(groups), notes, COLUMNS, tuple(rows)
     )
 
 

@@ -18,11 +18,14 @@ from nonneg_core.arrays import Doubles, Floats, Places
 from nonneg_core.errors import DataInvalid
 from nonneg_vectors.curation.collection import Collection, Group, Section, found_at
 from nonneg_vectors.curation.row_blocks import SparseRows, column_means, count, dense
+from nonneg_vectors.storage.embeddings import Embeddings
 
 SHRINKING = 0.4  # of the penalty: so many photos of an average label
 DOUBTFUL = 0.12  # the margin from which a label is doubted
 BLOCK = 2048
 LEAST = 5  # photos of a label: fewer say nothing of it
+LEARNT = 0.5  # of a folder's photos that the others recognise: from here on folders are taken for labels
+SAMPLE, SAMPLE_PER_LABEL = 1000, 10  # photos
 
 
 @dataclass(frozen=True)
@@ -63,6 +66,17 @@ def doubts(rows: SparseRows, labels: Sequence[Any]) -> Doubts:
         other[span], margin[span] = scores.argmax(axis=1), scores.max(axis=1) - mine
     margin[sizes[own] < LEAST] = -np.inf
     return Doubts(tuple(names.tolist()), own, other, margin)
+
+
+def recognised(rows: Embeddings, labels: Sequence[str]) -> float:
+    """Return which share of a label's photos all other photos give that label, the mean over labels of a sample."""
+    size = max(SAMPLE, SAMPLE_PER_LABEL * len(set(labels)))
+    some = np.sort(np.random.default_rng(0).permutation(len(labels))[:size])
+    verdicts = doubts(rows[some], [labels[i] for i in some.tolist()])
+    judged = np.isfinite(verdicts.margin)
+    sizes = np.bincount(verdicts.own[judged])
+    right = np.bincount(verdicts.own[judged & (verdicts.margin <= 0)], minlength=len(sizes))
+    return float((right[sizes > 0] / sizes[sizes > 0]).mean()) if len(sizes) else 0.0
 
 
 def _gram(rows: SparseRows, mean: Floats) -> Doubles:

@@ -75,9 +75,9 @@ def copied(
     """Return copies of one photo among what is left when exact copies are removed."""
     chosen = copies(pairs, limits) & _left(collection, pairs, removed)
     how = (
-        "The same photo in another size, cut, colour or quality: cosine and likeness of the thumbnails (mirrored and "
-        f"cropped too) at least {limits.copy_cosine} and {limits.copy_likeness}, or {limits.crop_cosine} and "
-        f"{limits.crop_likeness}. {LINKED} {LEFT}"
+        "The same photo in another size, cut, colour or quality: the cosine, and the agreement of the thumbnails where "
+        f"they agree least (mirrored and cropped too), are at least {limits.copy_cosine} and "
+        f"{limits.copy_likeness}, or {limits.crop_cosine} and {limits.crop_likeness}. {LINKED} {LEFT}"
     )
     groups = _grouped(collection, photos, pairs.where(chosen), "remove")
     return Section("copies", "Copies of one photo", how, groups, _gone(photos) + collection.cut_note(LOWER))
@@ -122,7 +122,7 @@ def between(
         groups = tuple(_leak(one, other, i, partners[i], action) for i in sorted(partners, key=lambda i: one.ids[i]))
         loss = FEWER if part == "similar" else LOWER
         notes = gone + (one.cut_note(loss) or other.cut_note(loss))
-        return Section(part, f"{title}: in {one.name} and in {other.name}", how, groups, notes)
+        return Section(part, f"{title}: in {one.title} and in {other.title}", how, groups, notes)
 
     return (
         section("exact", "Exact copies", EXACT, exact, "remove"),
@@ -139,8 +139,8 @@ _LEAK = "A group is one photo of the first collection with all its partners in t
 def _leak(one: Collection, other: Collection, i: int, partners: list[tuple[int, float]], action: Action) -> Group:
     mine = one.ids[i]
     best = max(partners, key=lambda p: p[1])
-    first = found_at(one, i, action, f"also in {other.name}", other.ids[best[0]], best[1])
-    rest = tuple(found_at(other, j, "keep", f"in {other.name}", mine, cosine) for j, cosine in partners)
+    first = found_at(one, i, action, f"also in {other.title}", other.ids[best[0]], best[1])
+    rest = tuple(found_at(other, j, "keep", f"in {other.title}", mine, cosine) for j, cosine in partners)
     return Group(mine, (first, *rest))
 
 

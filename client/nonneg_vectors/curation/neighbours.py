@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from nonneg_core.arrays import Flags, Floats, Places
-from nonneg_core.pixels.pixel_checks import Thumbnails, coarse, likeness, mirrored
+from nonneg_core.pixels.likeness import Thumbnails, coarse, likeness, mirrored
 from nonneg_vectors.curation import row_blocks
 
 AT_ONCE = 65_536  # pairs whose coarse thumbnails are compared one by one
@@ -28,15 +28,15 @@ class PairLimits:
 
     similar: they look alike from this cosine on. copy_cosine, copy_likeness: they are copies of one photo, where both
     the cosine and the likeness of the thumbnails are at least so large; crop_cosine, crop_likeness: or these two (a
-    crop's thumbnail is never quite its window's). coarse: thumbnails are only compared in full where their coarse
-    forms correlate so much.
+    crop's thumbnail is never quite its window's). coarse: below `crop_cosine` thumbnails are only compared in full
+    where their coarse forms correlate so much.
     """
 
     similar: float = 0.7
     copy_cosine: float = 0.5
-    copy_likeness: float = 0.99
+    copy_likeness: float = 0.92
     crop_cosine: float = 0.7
-    crop_likeness: float = 0.94
+    crop_likeness: float = 0.78
     coarse: float = 0.6
 
     @property
@@ -116,6 +116,7 @@ class Scan:
         self._exact = self._bounds is None
         self._once = self._alone and self._exact  # each product is computed once, for both of its rows
         self._best = row_blocks.TopKAccumulator(row_blocks.count(rows), k if self._exact else CANDIDATES * k)
+        self._certain = min(limits.similar, limits.crop_cosine)  # from here on thumbnails are compared in any case
         self._thumbnails = thumbnails
         self._other_thumbnails = thumbnails if others is None else other_thumbnails
         if self._thumbnails is not None and self._other_thumbnails is not None:
@@ -158,14 +159,14 @@ class Scan:
         near = tile >= least - MARGIN
         if known and np.count_nonzero(near) > self.tiling.few * tile.size:
             near &= self._alike(slice(start, start + len(tile)), slice(left, left + tile.shape[1]))
-            near |= tile >= self.limits.similar - MARGIN
+            near |= tile >= self._certain - MARGIN
             known = False
         one, other = np.nonzero(near)
         if self._alone:
             later = other + left > one + start
             one, other = one[later], other[later]
         if known:
-            matching = tile[one, other] >= self.limits.similar - MARGIN
+            matching = tile[one, other] >= self._certain - MARGIN
             unsure = np.flatnonzero(~matching)
             matching[unsure] = self._pairs_alike(one[unsure] + start, other[unsure] + left)
             one, other = one[matching], other[matching]
@@ -195,8 +196,9 @@ class Scan:
         cosine[unsure] = row_blocks.against(block, one[unsure], self.others, other[unsure])
         alike = np.full(len(one), -1, np.float32)
         if self._thumbnails is not None and self._other_thumbnails is not None:
-            look = np.flatnonzero(cosine >= self.limits.least)
-            look = look[self._pairs_alike(one[look] + start, other[look])]
+            look = cosine >= self._certain
+            unlike = np.flatnonzero((cosine >= self.limits.least) & ~look)
+            look[unlike] = self._pairs_alike(one[unlike] + start, other[unlike])
             alike[look] = likeness(self._thumbnails, one[look] + start, other[look], self._other_thumbnails)
         pairs = Pairs(one + start, other, cosine, alike)
         return pairs.where((cosine >= self.limits.similar) | copies(pairs, self.limits))

@@ -3,7 +3,7 @@
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -13,6 +13,7 @@ from PIL import Image
 
 from nonneg_core.errors import NonnegError
 from nonneg_core.pixels.decode import decode_then
+from nonneg_core.pixels.exif import camera_facts
 from nonneg_core.pixels.identify import identify
 from nonneg_core.pixels.pixel_checks import AMPLE, CHECKS, GRID, PixelChecks, as_text, check_pixels, from_text
 from nonneg_core.process.cores_and_allocator import available_cores
@@ -20,6 +21,7 @@ from nonneg_core.process.long_runs import bounded_map
 from nonneg_core.terminal.progress import Progress, ProgressBar
 from nonneg_vectors.curation.collection import Collection
 
+SQUARE = 1.05  # the longer side in shorter ones
 MEASURED = (
     "width",
     "height",
@@ -27,6 +29,9 @@ MEASURED = (
     "sharpness",
     "brightness",
     "contrast",
+    "orientation",
+    "taken",
+    "camera",
     *CHECKS,
     "_size",
     "_thumbnail",
@@ -41,6 +46,7 @@ class MeasuredPhoto:
     bytes: int
     digest: str  # of the file's content
     checks: PixelChecks
+    camera: Mapping[str, Any] = field(default_factory=dict)  # what it wrote into the file
 
 
 @dataclass(frozen=True)
@@ -67,7 +73,7 @@ def measure_decoded(data: bytes, image: Image.Image) -> MeasuredPhoto:
     """Measure a photo that is decoded, whole or smaller."""
     price = identify(data)
     checks = check_pixels(image, upright((price.width, price.height), image))
-    return MeasuredPhoto(len(data), hashlib.sha256(data).hexdigest()[:32], checks)
+    return MeasuredPhoto(len(data), hashlib.sha256(data).hexdigest()[:32], checks, camera_facts(data))
 
 
 def upright(size: tuple[int, int], image: Image.Image) -> tuple[int, int]:
@@ -87,6 +93,8 @@ def attributes(photo: MeasuredPhoto) -> dict[str, Any]:
         "sharpness": round(checks.sharpness, 4),
         "brightness": round(checks.brightness, 4),
         "contrast": round(checks.contrast, 4),
+        "orientation": "square" if checks.ratio < SQUARE else "wide" if checks.width > checks.height else "tall",
+        **photo.camera,
         **{name: name in failed for name in CHECKS},
         "_size": photo.bytes,
         "_thumbnail": as_text(checks.thumbnail),

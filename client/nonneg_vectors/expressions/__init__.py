@@ -1,4 +1,4 @@
-"""Queries that can be read: `photo.jpg + 2*dim:snow - "text" & "dog" !dim:17`, one grammar for every part.
+"""Queries that can be read: `photo.jpg + 2*dim:goldfish - "text" & "dog" !dim:17`, one grammar for every part.
 
 expression    what a query says: sums of photos, words and dimensions, that must all be matched, and what must not be
 parse         text -> expression, or an error with the place of the mistake

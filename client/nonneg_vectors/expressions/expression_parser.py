@@ -4,7 +4,7 @@
     clause     = "!" leaf | sum
     sum        = ["-"] term { ("+" | "-") term }
     term       = [number "*"] ( leaf | "(" expression ")" )
-    leaf       = "words" | dim:17 | dim:snow | dim:"polar bear" | photo.jpg | photo:"my photo.jpg"
+    leaf       = "words" | dim:17 | dim:goldfish | dim:"polar bear" | photo.jpg | photo:"my photo.jpg"
 
 A text of plain words that is the whole query needs no quotes.
 A name without quotes ends at a space or a bracket; `""` within quotes is one quote. Brackets with an `&` inside may
@@ -182,7 +182,7 @@ class _Reader:
         if kind not in _LEAVES:
             raise self.error(f'a photo, "words" or dim:17 should stand here, not {self._shown()}', "add one")
         if text[-1] == ":" and text.lower() in ("dim:", "photo:"):
-            raise self.error(f"{text} names nothing", "write dim:17, dim:snow or photo:cat.jpg")
+            raise self.error(f"{text} names nothing", "write dim:17, dim:goldfish or photo:cat.jpg")
         self._terms += 1
         if self._terms > MOST_TERMS:
             raise self.error(f"more than {MOST_TERMS} terms", "ask for less at once")

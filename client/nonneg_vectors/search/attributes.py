@@ -116,7 +116,9 @@ _CONDITION = re.compile(r"\s*([^\s!<>=]+)\s*(==|!=|>=|<=|=|>|<)\s*(.*?)\s*")
 _DAY = re.compile(r"\d{4}-\d\d-\d\d")
 _BOUNDS = {">=": "gte", "<=": "lte", ">": "gt", "<": "lt"}
 _EXAMPLES = {"number": "<30", "date": ">=2024-05-31", "truth": "=true", "text": "=..."}
-OWN = {"folder": "text", "id": "text", "changed": "date"}  # the kinds of fields that every image has
+OWN = {
+    "folder": "text", "id": "text", "changed": "date", "taken": "date", "camera": "text", "orientation": "text",
+}  # fmt: skip  # the kinds of fields that images have unasked
 DAY = 24 * 3600  # seconds
 SHOWN = 12  # values of a field in a message
 
@@ -213,6 +215,11 @@ def holds(payload: Payload, where: Where) -> bool:
 
 
 def _holds(value: Any, condition: Any) -> bool:
+    if isinstance(value, list):  # of several values one is enough, and none may be what must not be
+        unwanted = condition.get("not") if isinstance(condition, Mapping) else None
+        if unwanted is not None:
+            return not any(_holds(one, other) for one in value for other in unwanted)
+        return any(_holds(one, condition) for one in value)
     if isinstance(condition, Mapping):
         bounds = {name: bound for name, bound in condition.items() if name != "not"}
         if any(_holds(value, other) for other in condition.get("not", ())):

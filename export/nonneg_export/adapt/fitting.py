@@ -10,7 +10,7 @@ import numpy as np
 
 from nonneg_core.arrays import Numbers, Rows
 from nonneg_core.errors import DataInvalid
-from nonneg_core.pixels.pixel_checks import coarse, likeness, mirrored, standardised
+from nonneg_core.pixels.likeness import coarse, likeness, mirrored
 from nonneg_core.shortening import unit
 from nonneg_export.adapt.backbone import SourceBundle
 from nonneg_export.adapt.photo_features import Features
@@ -74,14 +74,14 @@ def _too_few(photos: int, distinct: int, copied: int) -> DataInvalid:
 def _copied(features: Features, head: Head, apart: Numbers, everyone: Numbers) -> Numbers:
     """Return the photos of `apart` that are copies of one that is not in it, or of an earlier one in it."""
     mine = unit(head.embed(features.roots(apart)))
-    pictures = standardised(features.thumbnails(apart))
+    pictures = features.thumbnails(apart)
     small = coarse(pictures)
     place = np.full(len(features), -1)
     place[apart] = np.arange(len(apart))
     copied = np.zeros(len(apart), dtype=bool)
     for start in range(0, len(everyone), AT_ONCE):
         others = everyone[start : start + AT_ONCE]
-        theirs = standardised(features.thumbnails(others))
+        theirs = features.thumbnails(others)
         near = unit(head.embed(features.roots(others))) @ mine.T  # cosines (others, apart)
         rough = np.maximum(coarse(theirs) @ small.T, coarse(mirrored(theirs)) @ small.T)
         look = (near >= COPIES.least) & (rough >= COPIES.coarse) & ~copied

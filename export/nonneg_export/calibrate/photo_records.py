@@ -26,7 +26,7 @@ from nonneg_core.process.cores_and_allocator import available_cores
 from nonneg_core.process.long_runs import Interrupts, bounded_map
 from nonneg_export.calibrate.photo_folder import Photos
 
-FORMAT = 3  # one more when what is in a record changes
+FORMAT = 4  # one more when what is in a record changes
 CHUNK = 4096
 AT_ONCE = 64  # records that are written at a time
 LONGEST_UNWRITTEN = 10.0  # seconds

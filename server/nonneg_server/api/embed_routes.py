@@ -89,7 +89,8 @@ class QueryRequest(BaseModel):
     expression: Annotated[
         str,
         Field(
-            max_length=MOST_CHARACTERS, description='`photo.jpg + 2*dim:snow - "text" & "dog" !dim:17`: see the docs.'
+            max_length=MOST_CHARACTERS,
+            description='`photo.jpg + 2*dim:goldfish - "text" & "dog" !dim:17`: see the docs.',
         ),
     ]
     images: Annotated[

@@ -6,11 +6,26 @@ from typing import TYPE_CHECKING, Any
 
 from fastapi import APIRouter, Request, Response
 
-from nonneg_core.errors import NotFound, ParameterInvalid
+from nonneg_core.errors import Forbidden, NotFound, ParameterInvalid
 from nonneg_server.api.native_answers import ErrorAnswer
 from nonneg_server.api.native_request import error_body, query_parameters, read_request
 from nonneg_server.api.route import Dialect, Route, embedding, json_response, open_to_all
-from nonneg_server.requests.parameters import Bars, ComparedPair, Listed, LocatedDimension, Searched
+from nonneg_server.requests.parameters import (
+    Bars,
+    Body,
+    ComparedPair,
+    DimensionName,
+    Dropped,
+    Export,
+    Listed,
+    LocatedDimension,
+    Mark,
+    Paged,
+    SavedSearch,
+    Searched,
+    Typed,
+    from_json,
+)
 
 if TYPE_CHECKING:
     from nonneg_server.studio.studio_state import Studio
@@ -21,14 +36,14 @@ router = APIRouter(route_class=Route, include_in_schema=False)
 @router.get("/studio")
 async def get_studio(request: Request) -> Response:
     """Answer what is looked at: model, folder, lengths."""
-    return json_response(_studio(request).overview())
+    return json_response(await asyncio.to_thread(_studio(request).overview))
 
 
 @router.get("/studio/photos")
 async def get_photos(request: Request) -> Response:
     """Answer the indexed photos, by name."""
     studio, listing = _studio(request), query_parameters(request.scope["query_string"], Listed)
-    return json_response(studio.photos(listing.limit, listing.offset, listing.name))
+    return json_response(await asyncio.to_thread(studio.photos, listing))
 
 
 @router.get("/studio/photos/{photo}")
@@ -50,6 +65,14 @@ async def get_image(request: Request) -> Response:
     return await _picture(request, lambda studio, photo, _, deadline: studio.image(photo, deadline))
 
 
+@router.get("/studio/photos/{photo}/whole")
+async def get_whole(request: Request) -> Response:
+    """Answer a photo in its own size, as a JPEG without what stood beside its pixels."""
+    from nonneg_server.studio.pictures import WHOLE
+
+    return await _picture(request, lambda studio, photo, _, deadline: studio.image(photo, deadline, WHOLE))
+
+
 @router.get("/studio/photos/{photo}/where")
 async def get_where(request: Request) -> Response:
     """Answer which cells of a photo a dimension comes from."""
@@ -65,7 +88,7 @@ async def post_upload(request: Request) -> Response:
 
     studio = _studio(request)
     check_meant(request)
-    photos, options = await read_request(request, Bars)
+    photos, options = await read_request(request, Dropped)
     if len(photos) != 1:
         raise ParameterInvalid(
             f"one photo at a time, not {len(photos)}", fix="send one", field="images", value=len(photos), limit=1
@@ -94,6 +117,62 @@ async def get_meaning(request: Request) -> Response:
     if not (text.isascii() and text.isdecimal()) or len(text) > 9:
         raise NotFound(f"dimension {text[:40]!r} is not a number", fix="name it by its number", field="dimension")
     return json_response(await asyncio.to_thread(_studio(request).meaning, int(text)))
+
+
+@router.get("/studio/atlas")
+async def get_atlas(request: Request) -> Response:
+    """Answer the folder's dimensions with their strongest photos, the best first."""
+    studio, listing = _studio(request), query_parameters(request.scope["query_string"], Paged)
+    return json_response(await asyncio.to_thread(studio.atlas, listing))
+
+
+@router.get("/studio/library")
+async def get_library(request: Request) -> Response:
+    """Answer the user's tags, albums, searches and names."""
+    studio = _studio(request)
+    return json_response(await asyncio.to_thread(lambda: studio.library.overview(studio.cards)))
+
+
+@router.get("/studio/completions")
+async def get_completions(request: Request) -> Response:
+    """Answer what a word that is being typed may become."""
+    studio, typed = _studio(request), query_parameters(request.scope["query_string"], Typed)
+    return json_response(await asyncio.to_thread(lambda: studio.library.completions(typed.text, studio.cards)))
+
+
+@router.put("/studio/marks")
+async def put_marks(request: Request) -> Response:
+    """Give photos a tag or an album, or take it from them."""
+    studio, mark = _studio(request), await _meant(request, Mark)
+    return json_response(await asyncio.to_thread(studio.library.mark, mark))
+
+
+@router.put("/studio/names")
+async def put_name(request: Request) -> Response:
+    """Name a dimension, or take its name back."""
+    studio, name = _studio(request), await _meant(request, DimensionName)
+    return json_response(await asyncio.to_thread(studio.name, name))
+
+
+@router.put("/studio/searches")
+async def put_search(request: Request) -> Response:
+    """Save a search, or forget it."""
+    studio, search = _studio(request), await _meant(request, SavedSearch)
+    return json_response(await asyncio.to_thread(studio.library.save, search))
+
+
+@router.post("/studio/export")
+async def post_export(request: Request) -> Response:
+    """Answer selected photos as a table, a list of paths or XMP sidecars, or copy their files into a folder."""
+    from nonneg_server.http.origin import is_loopback
+
+    studio, export = _studio(request), await _meant(request, Export)
+    if export.form != "copy":
+        content, media, name = await asyncio.to_thread(lambda: studio.library.export(export, studio.cards))
+        return Response(content, media_type=media, headers={"content-disposition": f"attachment; filename={name}"})
+    if not is_loopback(request.app.state.settings.host):
+        raise Forbidden("photos are copied on loopback alone", fix="export a list of paths", field="form", value="copy")
+    return json_response(await asyncio.to_thread(lambda: studio.library.copy(export, studio.cards)))
 
 
 @router.get("/studio/groups")
@@ -139,6 +218,15 @@ def _check_on(request: Request) -> None:
 
     if not is_on(request.app.state.settings):
         raise NotFound("the studio is off on other than loopback", fix="start the server with --studio", field="studio")
+
+
+async def _meant(request: Request, kind: type[Body]) -> Body:
+    """Return the JSON body of a request that a program or the page has sent, and no form of another site."""
+    from nonneg_server.requests.bodies import read_object
+    from nonneg_server.studio.browser_access import check_meant
+
+    check_meant(request)
+    return from_json(kind, await read_object(request))
 
 
 def _deadline(request: Request) -> float:

@@ -236,8 +236,16 @@ class Paged(BaseModel):
     offset: Annotated[int, Field(ge=0, description="From this place on.")] = 0
 
 
+Conditions = Annotated[
+    str | None,
+    Field(max_length=1000, description="`taken>=2024-05-31; camera=D90; tag=beach`: all must hold, as for --where."),
+]
+
+
 class Listed(Paged):
     """Photos by name."""
+
+    where: Conditions = None
 
     name: Annotated[str | None, Field(description="Only the one that has this path within the folder.")] = None
 
@@ -249,12 +257,13 @@ class Searched(Sized):
         str | None,
         Field(
             max_length=MOST_CHARACTERS,
-            description="`winter/cat.jpg + 2*dim:snow !dim:17`, as POST /query takes it; photos by their path within "
+            description="`winter/cat.jpg + 2*dim:goldfish !dim:17`, as POST /query takes it; photos by their path in "
             "the folder, or by the id of an upload.",
         ),
     ] = None
     only: Annotated[Several, Field(description="In which all of these are active.")] = None
     tenth: Annotated[bool, Field(description="As if only each stored vector's largest tenth had been kept.")] = False
+    where: Conditions = None
     limit: Annotated[int, Field(ge=1, le=500, description="Hits to answer.")] = 60
     offset: Annotated[int, Field(ge=0, description="From this hit on.")] = 0
 
@@ -280,6 +289,63 @@ class Bars(Sized):
 
     limit: Annotated[int, Field(ge=1, le=2048, description="Dimensions to list.")] = 24
     named: Annotated[bool, Field(description="Only those that have a name.")] = False
+
+
+class Dropped(Bars):
+    """A photo from outside, and its dimensions."""
+
+    name: Annotated[str, Field(max_length=200, description="What its file is called.")] = ""
+
+
+Named = Annotated[str, Field(min_length=1, max_length=100, pattern=r"^[^;,=<>!\x00-\x1f]+$")]
+PhotoIds = Annotated[list[str], Field(min_length=1, max_length=200_000)]
+
+
+class Mark(BaseModel):
+    """A tag or an album that photos are given, or that is taken from them."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    kind: Annotated[Literal["tag", "album"], Field(description="Which of the two.")] = "tag"
+    name: Named
+    photos: PhotoIds
+    on: Annotated[bool, Field(description="false: take it from them.")] = True
+
+
+class DimensionName(BaseModel):
+    """The user's own name of a dimension."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    dimension: DimensionNumber
+    name: Named | None = None
+
+
+class SavedSearch(BaseModel):
+    """A search under a name: what the page's address holds."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: Named
+    address: Annotated[str | None, Field(max_length=4000, description="null: forget it.")] = None
+
+
+class Export(BaseModel):
+    """Selected photos for other programs."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    photos: PhotoIds
+    form: Annotated[Literal["csv", "paths", "xmp", "copy"], Field(description="What becomes of them.")]
+    to: Annotated[str, Field(max_length=1000, description="The folder that photos are copied into.")] = ""
+
+
+class Typed(BaseModel):
+    """The last word of a search that is being typed."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    text: Annotated[str, Field(max_length=200, description="What it begins with.")] = ""
 
 
 def several(given: int | list[int] | None) -> list[int]:

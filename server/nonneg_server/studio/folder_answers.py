@@ -6,9 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from nonneg_core.arrays import Doubles, Flags
+from nonneg_core.arrays import Doubles, Flags, Floats, Places
 from nonneg_core.pixels.decode import decode
-from nonneg_core.pixels.pixel_checks import check_pixels, likeness, standardised
+from nonneg_core.pixels.likeness import likeness
+from nonneg_core.pixels.pixel_checks import check_pixels
 from nonneg_core.shortening import Vectors, shorten
 from nonneg_runtime.bundle.bundle_folder import Bundle
 from nonneg_runtime.bundle.manifest import Columns as Evidence
@@ -16,7 +17,7 @@ from nonneg_server.models.explanation import can_locate
 from nonneg_server.models.served_models import lengths
 from nonneg_server.studio.folder import IndexedFolder
 from nonneg_vectors.curation.neighbours import PairLimits, Pairs, copies
-from nonneg_vectors.expressions.expression import Dimension
+from nonneg_vectors.expressions.expression import Dimension, Photo
 from nonneg_vectors.expressions.weightings import Chance
 
 
@@ -109,7 +110,7 @@ def judged(pictures: list[bytes], vectors: list[Vectors], top_k: int | None) -> 
 
 def _likeness(pictures: list[bytes]) -> float:
     grey = [np.frombuffer(check_pixels(decode(data)).thumbnail, np.uint8) for data in pictures]
-    return float(likeness(standardised(np.stack(grey)), ONE, OTHER)[0])
+    return float(likeness(np.stack(grey), ONE, OTHER)[0])
 
 
 # One dimension in a folder: the photos it is strongest in, what it goes together with, and how it drifts.
@@ -145,6 +146,21 @@ def strongest(folder: IndexedFolder, j: int, count: int) -> list[str]:
     return [folder.ids[i] for i in photos]
 
 
+ALIKE = 8  # photos in which a dimension is strongest
+
+
+def alikeness(folder: IndexedFolder) -> tuple[Places, Floats]:
+    """Return the dimensions that enough photos have, the best first, and the mean cosine among the strongest photos."""
+    vectors, whole = folder.engine.vectors, folder.engine.whole
+    alike = np.zeros(vectors.dimensions, np.float32)
+    for j in np.flatnonzero(whole.counts >= ALIKE).tolist():
+        rows, _ = whole.strongest(j, ALIKE)
+        squared = float((vectors[np.sort(rows)].numpy().sum(axis=0) ** 2).sum())
+        alike[j] = (squared - ALIKE) / (ALIKE * (ALIKE - 1))
+    order = np.argsort(-alike, kind="stable")
+    return order[alike[order] > 0], alike
+
+
 def company(folder: IndexedFolder, j: int, cards: Cards) -> list[dict[str, Any]]:
     """Return the dimensions whose columns have the largest cosine with this one's."""
     vectors, whole, lengths = folder.engine.vectors, folder.engine.whole, folder.engine.norms
@@ -169,15 +185,26 @@ def _ratio(here: float, there: float) -> float | None:
 # What is looked at, in one answer: the model, its lengths, and the folder.
 
 
-def overview(bundle: Bundle, dimensions: int, named: int, folder: IndexedFolder | None) -> dict[str, Any]:
+def overview(bundle: Bundle, dimensions: int, cards: Cards, folder: IndexedFolder | None) -> dict[str, Any]:
     """Return what is looked at; `dimensions`: the model's, or those of them that the folder's index holds."""
     manifest = bundle.manifest
     return {
         "model": manifest.name,
         "fingerprint": manifest.fingerprint,
         "dimensions": dimensions,
-        "named": named,
+        "named": len(cards.names),
         "lengths": lengths(manifest),
         "where": can_locate(bundle),
-        "folder": folder and {"name": folder.root.name, "photos": len(folder), "groups": True},
+        "folder": folder and {"name": folder.root.name, "photos": len(folder), "example": _example(folder, cards)},
     }
+
+
+def _example(folder: IndexedFolder, cards: Cards) -> str:
+    """Return a search that can be asked here: a photo, a dimension of the folder, and something that must not be."""
+    if not len(folder):
+        return ""
+    width = min(folder.dimensions, len(cards.named))
+    named = np.where(cards.named[:width], folder.engine.means[:width], -1)
+    terms = [cards.term(j) for j in np.argsort(-named, kind="stable").tolist()]
+    more, other = sorted(terms, key=lambda term: term[4:].isdecimal())[:2]  # those that can be said by name come first
+    return f"{Photo(folder.names[0])} + 2*{more} !{other}"

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from nonneg_core.errors import ExpressionInvalid, NonnegError, ParameterInvalid
 from nonneg_core.shortening import Vectors, shorten, unit
 from nonneg_runtime.bundle.bundle_folder import Bundle
-from nonneg_runtime.words.column_facts import chance_of, names_of
+from nonneg_runtime.words.column_facts import chance_of
 from nonneg_runtime.words.text_vector import vector_of_words
 from nonneg_server.studio.folder import IndexedFolder
 from nonneg_server.studio.folder_answers import Cards, bars
@@ -41,10 +41,11 @@ class PhotoQuery:
     width: int  # of the vectors that are stored: D, or fewer of the model's dimensions
     expression: Expression | None  # None: all that has `only`
     vectors: Mapping[Leaf, Vectors] = field(default_factory=dict)  # of its photos and words, not shortened
+    names: Mapping[int, str] = field(default_factory=dict)  # of dimensions
     without: Resolved = NOT_ASKED  # what must not be there, at whatever length is searched
     beyond: Sequence[Leaf] = ()  # unwanted dimensions that the stored vectors do not have
     only: Sequence[int] = ()  # dimensions that must be
-    itself: Sequence[int] = ()  # rows of its photos, which are left out of the hits
+    excluded: Sequence[int] = ()  # rows that are left out of the hits: those of its photos, and by conditions
 
     def at(self, dimensions: int, top_k: int | None) -> tuple[Resolved, tuple[LeftOut, ...]]:
         """Return the weightings at a length, photos cut as what is stored is, and what the length leaves out."""
@@ -81,12 +82,12 @@ class PhotoQuery:
             leaf: as_row(shorten(z, dimensions, top_k if isinstance(leaf, Photo) else None))
             for leaf, z in self.vectors.items()
         }
-        return resolve(expression, meanings(self.bundle, dimensions, rows)).parts
+        return resolve(expression, meanings(self.bundle, dimensions, rows, self.names)).parts
 
     def _needs(self, leaf: Leaf) -> int | None:
         """Return the least length at which a leaf says something; None for a vector of zeros."""
         if isinstance(leaf, Dimension):
-            return dimension_of(leaf, names_of(self.bundle), self.bundle.manifest.dimensions) + 1
+            return dimension_of(leaf, self.names, self.bundle.manifest.dimensions) + 1
         active = np.flatnonzero(self.vectors[leaf])
         return int(active[0]) + 1 if len(active) else None
 
@@ -123,8 +124,13 @@ def photo_query(
     only: Sequence[int],
     vector_of: Callable[[str], Vectors],
     texts: Mapping[Words, Vectors],
+    names: Mapping[int, str],
+    excluded: Sequence[int] = (),
 ) -> PhotoQuery:
-    """Look up what an expression names; `vector_of` knows photos, `texts` are the words that a text tower embedded."""
+    """Look up what an expression names; `vector_of` knows photos, `texts` are the words that a text tower embedded.
+
+    names: of dimensions. excluded: rows that are left out.
+    """
     width = folder.dimensions
     for j in only:
         if not 0 <= j < width:
@@ -140,26 +146,26 @@ def photo_query(
             raise ParameterInvalid(
                 "nothing is searched for", fix="give expression=photo.jpg, or only=17", field="expression"
             )
-        return PhotoQuery(bundle, width, None, only=only)
+        return PhotoQuery(bundle, width, None, names=names, only=only, excluded=excluded)
     vectors: dict[Leaf, Vectors] = {photo: _vector(photo, vector_of) for photo in expression.photos()}
     vectors |= {
         words: texts[words] if words in texts else vector_of_words(bundle, words) for words in expression.words()
     }
-    names, dimensions = names_of(bundle), bundle.manifest.dimensions
+    dimensions = bundle.manifest.dimensions
     numbers = {
         leaf: dimension_of(leaf, names, dimensions) for leaf in expression.without if isinstance(leaf, Dimension)
     }
     beyond = [leaf for leaf, number in numbers.items() if number >= width]
     alone = Expression((), tuple(leaf for leaf in expression.without if leaf not in beyond))
     rows = {leaf: as_row(shorten(z, width)) for leaf, z in vectors.items()}
-    without = resolve(alone, meanings(bundle, width, rows))
+    without = resolve(alone, meanings(bundle, width, rows, names))
     itself = [folder.by_name[photo.name] for photo in expression.photos() if photo.name in folder.by_name]
-    return PhotoQuery(bundle, width, expression, vectors, without, beyond, only, itself)
+    return PhotoQuery(bundle, width, expression, vectors, names, without, beyond, only, [*itself, *excluded])
 
 
-def meanings(bundle: Bundle, dimensions: int, rows: Mapping[Leaf, SparseRow]) -> Meanings:
+def meanings(bundle: Bundle, dimensions: int, rows: Mapping[Leaf, SparseRow], names: Mapping[int, str]) -> Meanings:
     """Return what leaves stand for at a length."""
-    return Meanings(dimensions, names_of(bundle), rows, chance_of(bundle, dimensions))
+    return Meanings(dimensions, names, rows, chance_of(bundle, dimensions))
 
 
 def _vector(photo: Photo, vector_of: Callable[[str], Vectors]) -> Vectors:
@@ -248,7 +254,7 @@ def search(folder: IndexedFolder, query: PhotoQuery, length: SearchLength, page:
 def _matches(folder: IndexedFolder, query: PhotoQuery, columns: Columns, weighting: Resolved, most: int) -> Matches:
     unwanted = {"without": weighting.without, "unlike": weighting.unlike}
     lines = stored_chance(query.bundle, folder).lines
-    conditions: dict[str, Any] = {"only": {j: lines[j] for j in query.only}, "exclude": query.itself, **unwanted}
+    conditions: dict[str, Any] = {"only": {j: lines[j] for j in query.only}, "exclude": query.excluded, **unwanted}
     return folder.engine.matches(columns, weighting.parts, most, **conditions)
 
 
@@ -283,7 +289,9 @@ def _agreement(folder: IndexedFolder, query: PhotoQuery, first: frozenset[int], 
         weighting = query.at(folder.dimensions, None)[0]
         return frozenset(_matches(folder, query, folder.engine.whole, weighting, COMPARED).order.tolist())
 
-    best = folder.remembered((str(query.expression), *query.only), (lambda: first) if whole else find)
+    best = folder.remembered(
+        (str(query.expression), tuple(query.excluded), *query.only), (lambda: first) if whole else find
+    )
     return len(best & first) / len(best) if best else None
 
 

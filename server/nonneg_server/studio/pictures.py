@@ -1,6 +1,7 @@
 """Pictures of the studio: photos of the folder by id, their smaller copies, and photos dropped on the page."""
 
 import io
+import re
 import secrets
 from collections import OrderedDict
 from dataclasses import dataclass
@@ -19,7 +20,7 @@ from nonneg_server.engine.jobs import done_by_worker
 from nonneg_server.engine.workers import Workers
 from nonneg_server.studio.folder import IndexedFolder
 
-THUMBNAIL, LARGE = 320, 1280  # pixels of the longer side
+THUMBNAIL, LARGE, WHOLE = 320, 1280, 2**16  # pixels of the longer side
 
 
 class SmallerCopies:
@@ -139,6 +140,7 @@ class Upload:
     vector: Vectors  # (D,)
     fingerprint: str
     picture: bytes  # JPEG, as large as a screen shows it
+    name: str = ""  # of its file
 
 
 class Uploads:
@@ -150,7 +152,8 @@ class Uploads:
 
     def add(self, upload: Upload) -> str:
         """Keep it in the place of the oldest one."""
-        name = PREFIX + secrets.token_hex(12)
+        readable = re.sub(r"[^\w.]+", "-", upload.name, flags=re.ASCII).strip("-")[-40:]
+        name = f"{PREFIX}{readable}{'-' * bool(readable)}{secrets.token_hex(8)}"
         self._held[name] = upload
         while len(self._held) > self._most:
             self._held.popitem(last=False)

@@ -1,12 +1,14 @@
 """The studio of one server: its model, the folder that was indexed if there is one, and photos dropped on the page."""
 
 import asyncio
+from collections.abc import Mapping
 from itertools import chain
 from typing import Any
 
 import numpy as np
 from starlette.requests import Request
 
+from nonneg_core.arrays import Floats, Places
 from nonneg_core.errors import NotFound, RequestInvalid
 from nonneg_core.shortening import Vectors, check_dimensions, check_top_k, shorten
 from nonneg_runtime.bundle.atlas_file import open_atlas
@@ -17,10 +19,23 @@ from nonneg_server.models.dimensions import check_dimension, examples, naming
 from nonneg_server.models.explanation import maps_of, scaled
 from nonneg_server.pipeline.request_pipeline import serve, served
 from nonneg_server.requests.inputs import Incoming
-from nonneg_server.requests.parameters import Bars, ComparedPair, Parameters, Searched, Sized, several
+from nonneg_server.requests.parameters import (
+    Bars,
+    ComparedPair,
+    DimensionName,
+    Dropped,
+    Listed,
+    Paged,
+    Parameters,
+    Searched,
+    Sized,
+    several,
+)
 from nonneg_server.studio import folder_answers as answers
 from nonneg_server.studio.folder import Grouping, IndexedFolder, Sections, Tell, groups_of
 from nonneg_server.studio.folder_search import Page, SearchLength, photo_query, search, stored_chance
+from nonneg_server.studio.library import Library
+from nonneg_server.studio.library_answers import LibraryAnswers
 from nonneg_server.studio.pictures import LARGE, PREFIX, THUMBNAIL, Pictures, SmallerCopies, Thumbnails, Upload, Uploads
 from nonneg_vectors.expressions.expression import Expression, Words
 from nonneg_vectors.expressions.expression_parser import parse
@@ -41,8 +56,10 @@ class Studio:
         self._thumbnails = Thumbnails()
         self._uploads = Uploads()
         self._cards: answers.Cards | None = None
-        self._known: object = None  # the names that the cards were made of
+        self._known: tuple[object, object] = (None, None)  # the names that the cards were made of
+        self._library: LibraryAnswers | None = None
         self._shown_most: dict[int, list[str]] = {}
+        self._alike: tuple[Places, Floats] | None = None  # dimensions, and how alike their strongest photos are
         self._grouping = Grouping(self._groups)
 
     @property
@@ -55,23 +72,33 @@ class Studio:
     def cards(self) -> answers.Cards:
         """Its dimensions as the answers name them."""
         known = known_names(self.bundle)
-        if self._cards is None or self._known is not known:
-            names = {j: name.name for j, name in known.items()}
-            self._cards, self._known = answers.Cards(names, self.bundle.manifest.dimensions), known
+        own: Mapping[int, str] = {} if self._matching is None else self.library.library.names
+        if self._cards is None or self._known[0] is not known or self._known[1] is not own:
+            names = {j: name.name for j, name in known.items()} | dict(own)
+            self._cards, self._known = answers.Cards(names, self.bundle.manifest.dimensions), (known, own)
         return self._cards
+
+    @property
+    def library(self) -> LibraryAnswers:
+        """What the user says of the folder's photos."""
+        folder = self._indexed()
+        if self._library is None:
+            self._library = LibraryAnswers(folder, Library(str(folder.root.resolve()), folder.fingerprint))
+        return self._library
 
     def overview(self) -> dict[str, Any]:
         """Return what is looked at."""
-        return answers.overview(self.bundle, self._width, len(self.cards.names), self._folder)
+        return answers.overview(self.bundle, self._width, self.cards, self._folder)
 
-    def photos(self, limit: int, offset: int, name: str | None) -> dict[str, Any]:
+    def photos(self, listing: Listed) -> dict[str, Any]:
         """Return some of the indexed photos, by name; or the one that has this name, if there is one."""
         folder = self._indexed()
-        if name is not None:
-            row = folder.by_name.get(name)
+        if listing.name is not None:
+            row = folder.by_name.get(listing.name)
             return {"total": int(row is not None), "photos": [] if row is None else [folder.entry(row)]}
-        some = range(offset, min(offset + limit, len(folder)))
-        return {"total": len(folder), "photos": [folder.entry(i) for i in some]}
+        rows = self.library.rows(listing.where)
+        some = (range(len(folder)) if rows is None else rows)[listing.offset :][: listing.limit]
+        return {"total": len(folder) if rows is None else len(rows), "photos": [folder.entry(i) for i in some]}
 
     def bars(self, photo: str, options: Bars) -> dict[str, Any]:
         """Return a photo's dimensions, the strongest first."""
@@ -80,6 +107,7 @@ class Studio:
         chart = answers.bars(z, cards, options.limit, named=options.named)
         return {
             **self._entry(photo),
+            "facts": {} if photo.startswith(PREFIX) else self.library.facts(self._indexed().row(photo)),
             "dimensions": len(z),
             "nnz": int(np.count_nonzero(z)),
             "bars": [self._shown_by(bar) for bar in chart],
@@ -97,10 +125,10 @@ class Studio:
             self._thumbnails.put(photo, stamp, jpeg)
         return jpeg
 
-    async def image(self, photo: str, deadline: float) -> bytes:
-        """Return a JPEG as large as a screen."""
+    async def image(self, photo: str, deadline: float, side: int = LARGE) -> bytes:
+        """Return a JPEG as large as a screen, or of another size; never enlarged."""
         picture = await self._picture(photo)
-        return picture if photo.startswith(PREFIX) else await self._copies.make(picture, LARGE, deadline=deadline)
+        return picture if photo.startswith(PREFIX) else await self._copies.make(picture, side, deadline=deadline)
 
     async def where(self, photo: str, j: int, deadline: float) -> dict[str, Any]:
         """Return which cells of a photo a dimension comes from."""
@@ -114,13 +142,13 @@ class Studio:
         where = {"cells": cells.tolist(), "box": list(location.box)}
         return {"photo": photo, **self.cards(j), "strength": float(cells.sum()), **where}
 
-    async def upload(self, request: Request, image: Incoming, options: Bars) -> dict[str, Any]:
+    async def upload(self, request: Request, image: Incoming, options: Dropped) -> dict[str, Any]:
         """Embed a photo and keep its vector and a small picture, in memory alone."""
         async with served(request, [image], RAW) as (answer, (photo,)):
             assert isinstance(photo, bytes)
             deadline = request.scope["state"]["deadline"]()
             picture = await self._copies.make(photo, LARGE, deadline=deadline)
-        name = self._uploads.add(Upload(answer.rows[0], answer.manifest.fingerprint, picture))
+        name = self._uploads.add(Upload(answer.rows[0], answer.manifest.fingerprint, picture, options.name))
         return self.bars(name, options)
 
     async def search(self, request: Request, options: Searched) -> dict[str, Any]:
@@ -138,7 +166,9 @@ class Studio:
         self, options: Searched, expression: Expression | None, texts: dict[Words, Vectors]
     ) -> dict[str, Any]:
         folder = self._indexed()
-        query = photo_query(self.bundle, folder, expression, several(options.only), self._vector_by_name, texts)
+        only, excluded = several(options.only), self.library.excluded(options.where)
+        names = self.cards.names
+        query = photo_query(self.bundle, folder, expression, only, self._vector_by_name, texts, names, excluded)
         length = SearchLength(self._length(options), options.top_k, options.tenth)
         answer = search(folder, query, length, Page(options.limit, options.offset), self.cards)
         answer["asked"] = [self._shown_by(bar) for bar in answer["asked"]]
@@ -175,19 +205,40 @@ class Studio:
 
         return await asyncio.to_thread(judge)
 
+    def name(self, given: DimensionName) -> dict[str, Any]:
+        """Name one of the model's dimensions, or take its name back."""
+        check_dimension(self.bundle.manifest, given.dimension)
+        return self.library.name(given)
+
+    def atlas(self, listing: Paged) -> dict[str, Any]:
+        """Return the folder's dimensions, those first whose strongest photos are most alike, with these photos."""
+        folder = self._indexed()
+        if self._alike is None:
+            self._alike = answers.alikeness(folder)
+        order, alike = self._alike
+        some = order[listing.offset : listing.offset + listing.limit].tolist()
+        rows = [{**self.cards(j), "alike": float(alike[j]), "count": int(folder.engine.whole.counts[j])} for j in some]
+        shown = [answers.strongest(folder, j, answers.ALIKE) for j in some]
+        return {
+            "total": len(order),
+            "dimensions": [{**row, "exemplars": p} for row, p in zip(rows, shown, strict=True)],
+        }
+
     def meaning(self, j: int) -> dict[str, Any]:
         """Return one dimension: what its model says of it, and what this folder does."""
         bundle, manifest, folder = self.bundle, self.bundle.manifest, self._matching
         check_dimension(manifest, j)
+        own = folder is not None and j in self.library.library.names
         here = None
         if folder is not None and j < folder.dimensions:
             line = float(stored_chance(bundle, folder).lines[j])
             here = answers.meaning(folder, j, line, manifest.columns, self.cards)
         return {
+            **naming(None if own else known_names(bundle).get(j)),
             **self.cards(j),
+            "own": own,
             "frequency": manifest.columns.frequency[j],
             "expected_activation": manifest.columns.expected_activation[j],
-            **naming(known_names(bundle).get(j)),
             "examples": [example["image"] for example in examples(manifest, open_atlas(bundle), j)],
             "here": here,
         }
@@ -258,7 +309,7 @@ class Studio:
 
     def _entry(self, photo: str) -> dict[str, Any]:
         if photo.startswith(PREFIX):
-            return {"photo": photo, "name": "a dropped photo"}
+            return {"photo": photo, "name": self._uploads.get(photo).name or "a dropped photo"}
         folder = self._indexed()
         return folder.entry(folder.row(photo))
 

@@ -1,14 +1,13 @@
-"""Thumbnails of real photos' edits are alike, those of others are not; and the sums against a slow second version."""
+"""Edits of a photo agree everywhere, other moments of its scene do not; and the sums against a slow second version."""
 
 from __future__ import annotations
-
-import math
 
 import numpy as np
 import pytest
 from PIL import Image
 
-from nonneg_core.pixels.pixel_checks import GRID, PLACES, SCALES, check_pixels, coarse, likeness, mirrored, standardised
+from nonneg_core.pixels.likeness import FLOOR, LEAST_DETAIL, coarse, likeness, mirrored
+from nonneg_core.pixels.pixel_checks import GRID, check_pixels
 
 
 def scene(seed: int) -> Image.Image:
@@ -19,7 +18,7 @@ def scene(seed: int) -> Image.Image:
 
 
 def of(*images: Image.Image) -> np.ndarray:
-    return standardised(np.stack([np.frombuffer(check_pixels(i).thumbnail, np.uint8) for i in images]))
+    return np.stack([np.frombuffer(check_pixels(i).thumbnail, np.uint8) for i in images])
 
 
 def alike(a: Image.Image, b: Image.Image) -> float:
@@ -34,6 +33,7 @@ def edits(photo: Image.Image) -> dict[str, Image.Image]:
         "mirrored": photo.transpose(Image.Transpose.FLIP_LEFT_RIGHT),
         "cropped in the middle": photo.crop((w // 20, h // 20, w - w // 20, h - h // 20)),
         "cropped at a corner": photo.crop((0, 0, w * 9 // 10, h * 9 // 10)),
+        "cropped off the centre": photo.crop((w * 3 // 20, h // 20, w * 19 // 20, h * 17 // 20)),
         "darker": photo.point(lambda v: v * 0.6),
     }
 
@@ -42,12 +42,12 @@ def edits(photo: Image.Image) -> dict[str, Image.Image]:
 @pytest.mark.parametrize("seed", [0, 1, 2])
 def test_an_edit_of_a_photo_is_like_it_in_either_order(edit: str, seed: int) -> None:
     photo = scene(seed)
-    assert alike(photo, edits(photo)[edit]) > 0.95
-    assert alike(edits(photo)[edit], photo) > 0.95
+    assert alike(photo, edits(photo)[edit]) > 0.9
+    assert alike(edits(photo)[edit], photo) > 0.9
 
 
 def test_other_photos_are_not_alike() -> None:
-    assert max(alike(scene(i), scene(j)) for i in range(6) for j in range(i)) < 0.8
+    assert max(alike(scene(i), scene(j)) for i in range(6) for j in range(i)) < 0.5
 
 
 def test_a_flat_photo_is_like_nothing_not_even_another() -> None:
@@ -56,50 +56,42 @@ def test_a_flat_photo_is_like_nothing_not_even_another() -> None:
     assert alike(grey, scene(0)) == 0
 
 
-def test_likeness_is_the_best_correlation_over_windows_mirrors_and_sides() -> None:
-    z = of(scene(3), scene(4))
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_another_moment_of_a_scene_is_not_a_copy_though_nearly_all_of_it_is_the_same(seed: int) -> None:
+    before = scene(seed)
+    after = before.copy()
+    bird = Image.new("RGB", (60, 60), (250, 250, 250) if np.asarray(before).mean() < 128 else (5, 5, 5))
+    before.paste(bird, (80, 60))
+    after.paste(bird, (150, 110))
+    assert alike(before, after) < 0.5
+    assert alike(before, before.crop((12, 6, 308, 234))) > 0.8
 
-    def correlation(a: np.ndarray, b: np.ndarray) -> float:
-        a, b = a - a.mean(), b - b.mean()
-        return float((a * b).sum() / np.sqrt((a * a).sum() * (b * b).sum()))
 
-    def through(p: list[float], t: float) -> float:
-        """The curve of Catmull and Rom between the second and the third of four values."""
-        slope, end = (p[2] - p[0]) / 2, (p[3] - p[1]) / 2
-        return (
-            (2 * t**3 - 3 * t**2 + 1) * p[1] + (t**3 - 2 * t**2 + t) * slope
-            + (3 * t**2 - 2 * t**3) * p[2] + (t**3 - t**2) * end
-        )  # fmt: skip
-
-    def between(picture: np.ndarray, y: float, x: float) -> float:
-        top, left = math.floor(y), math.floor(x)
-        at = [[min(max(k + step, 0), GRID - 1) for step in (-1, 0, 1, 2)] for k in (top, left)]
-        return through([through([float(picture[r, s]) for s in at[1]], x - left) for r in at[0]], y - top)
-
-    def window(picture: np.ndarray, scale: float, top: float, left: float) -> np.ndarray:
-        places = [scale * (i + 0.5) - 0.5 for i in range(GRID)]
-        room = (1 - scale) * GRID
-        return np.array([[between(picture, top * room + y, left * room + x) for x in places] for y in places])
-
-    best = -1.0
-    for whole, part in ((z[0], z[1]), (z[1], z[0])):
-        for turned in (part, part[:, ::-1]):
-            best = max(best, correlation(whole, turned))
-            for scale in SCALES:
-                for top in PLACES:
-                    for left in PLACES:
-                        best = max(best, correlation(window(whole, scale, top, left), turned))
-    assert likeness(z, np.array([0]), np.array([1]))[0] == pytest.approx(best, abs=1e-5)
+def test_of_a_pair_of_one_size_likeness_is_that_of_its_worst_patch() -> None:
+    rng = np.random.default_rng(3)
+    a = rng.integers(0, 256, (GRID, GRID)).repeat(4, axis=0)[:GRID]
+    b = np.clip(a + rng.normal(0, 40, a.shape), 0, 255).round()
+    small = [p.reshape(24, 2, 24, 2).mean(axis=(1, 3)) for p in (a.astype(float), b)]
+    target, shown = small[1] - small[1].mean(), small[0] - small[0].mean()
+    residual = target - (shown * target).sum() / (shown * shown).sum() * shown
+    worst = 0.0
+    for top in range(0, 24, 4):
+        for left in range(0, 24, 4):
+            patch = (slice(top, top + 4), slice(left, left + 4))
+            floor = max(FLOOR * target.std(), LEAST_DETAIL)
+            worst = max(worst, np.sqrt((residual[patch] ** 2).mean()) / (target[patch].std() + floor))
+    pictures = np.stack([a, b]).astype(np.uint8).reshape(2, -1)
+    assert likeness(pictures, np.array([0]), np.array([1]))[0] == pytest.approx(1 - worst**2, abs=0.02)
 
 
 def test_pairs_of_two_collections_are_those_of_one_that_holds_both() -> None:
-    z = standardised(np.random.default_rng(5).integers(0, 256, (9, GRID * GRID), dtype=np.uint8))
+    pictures = of(*(scene(i // 2) for i in range(9)))
     one, other = np.array([0, 3]), np.array([1, 2])
-    both = likeness(z, one, other + 5)
-    assert likeness(z[:5], one, other, z[5:]).tolist() == both.tolist()
+    both = likeness(pictures, one, other + 5)
+    assert likeness(pictures[:5], one, other, pictures[5:]).tolist() == both.tolist()
 
 
 def test_the_coarse_form_has_length_one_and_knows_left_from_right() -> None:
-    z = of(scene(5))
-    assert np.linalg.norm(coarse(z)) == pytest.approx(1, abs=1e-5)
-    assert float(coarse(z)[0] @ coarse(mirrored(z))[0]) < 0.9
+    picture = of(scene(5))
+    assert np.linalg.norm(coarse(picture)) == pytest.approx(1, abs=1e-5)
+    assert float(coarse(picture)[0] @ coarse(mirrored(picture))[0]) < 0.9

@@ -24,6 +24,13 @@ NAMES = [f"{place}/photo-{i:02d}.png" for i, place in enumerate(["sea", "wood", 
 HOME = "http://127.0.0.1:8000"
 
 
+@pytest.fixture(autouse=True)
+def data_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The user's data folder of one test: no test touches the real one."""
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    return tmp_path / "data"
+
+
 @pytest.fixture(scope="session")
 def folder(tmp_path_factory: pytest.TempPathFactory, png: Callable[[int], bytes]) -> Path:
     root = tmp_path_factory.mktemp("photos")

@@ -69,7 +69,7 @@ async def test_a_copy_is_called_one_at_any_length_though_its_cosine_is_not_large
 ) -> None:
     found = await compared(shipped, cat, edit(cat), dimensions=dimensions)
     assert found["copy"] is True
-    assert found["likeness"] > 0.99
+    assert found["likeness"] > 0.92
 
 
 @pytest.mark.parametrize("dimensions", [2048, 16])
@@ -80,7 +80,7 @@ async def test_a_look_alike_is_not_a_copy_at_any_length(
     left, right = (cat.crop((x, 0, x + width * 2 // 3, height)) for x in (0, width // 3))
     found = await compared(shipped, left, right, dimensions=dimensions)
     assert found["copy"] is False
-    assert found["likeness"] < 0.94
+    assert found["likeness"] < 0.8
 
 
 async def test_where_a_photo_is_gone_it_is_not_said_whether_two_are_copies(

@@ -7,7 +7,10 @@ import pytest
 from sparse_photos import photos, sparse
 
 from nonneg_core.errors import DataInvalid
+from nonneg_vectors.curation.collection import Collection
+from nonneg_vectors.curation.curation_parts import CurationOptions, curate, why_unlabelled
 from nonneg_vectors.curation.doubtful_labels import SHRINKING, doubts
+from nonneg_vectors.storage.embeddings import Embeddings
 
 
 def test_the_margins_are_those_of_a_classifier_trained_without_the_photo() -> None:
@@ -44,3 +47,16 @@ def test_a_label_of_a_few_photos_is_not_doubted_and_one_label_alone_is_refused()
     assert not set(doubts(sparse(z), labels).photos().tolist()) & {57, 58, 59}
     with pytest.raises(DataInvalid, match="all photos have the label a"):
         doubts(sparse(z), ["a"] * 60)
+
+
+def test_folders_are_labels_where_the_photos_tell_them_apart_or_where_they_are_asked_for() -> None:
+    z, themes, months = photos(240), np.arange(240) % 6, np.arange(240) // 40
+    for folders, learnt in ((themes, True), (months, False)):
+        names = tuple(f"{folder}/{i}.jpg" for i, folder in enumerate(folders))
+        vectors = Embeddings.from_dense(z, fingerprint="0" * 16, model="m", ids=names)
+        collection = Collection("a folder", vectors, [{"folder": str(folder)} for folder in folders])
+        parts = [section.part for section in curate(collection, CurationOptions(("labels", "missed")))]
+        assert parts == (["labels", "missed"] if learnt else [])
+        assert ("do not tell their folders apart" in why_unlabelled(collection, None)) is not learnt
+        asked = curate(collection, CurationOptions(("labels", "missed"), labels="folder"))
+        assert [section.part for section in asked] == ["labels", "missed"]

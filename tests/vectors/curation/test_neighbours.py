@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from sparse_photos import photos, sparse, unit
 
-from nonneg_core.pixels.pixel_checks import GRID, standardised
+from nonneg_core.pixels.pixel_checks import GRID
 from nonneg_vectors.curation.neighbours import PairLimits, Scan, Tiling, copies, joined, scanned, starts
 from nonneg_vectors.curation.row_blocks import bounding
 
@@ -100,7 +100,7 @@ def test_copies_are_the_same_whether_many_pairs_are_looked_at_or_few(few: float)
     pictures = np.random.default_rng(0).integers(0, 256, (200, GRID * GRID), dtype=np.uint8)
     pictures[-5:] = pictures[:5]
     limits = PairLimits(similar=0.999, crop_likeness=0.99)
-    scan = Scan(sparse(z), limits, thumbnails=standardised(pictures), tiling=Tiling(few=few))
+    scan = Scan(sparse(z), limits, thumbnails=pictures, tiling=Tiling(few=few))
     pairs, _, _ = joined(list(scanned(scan)))
     found = pairs.where(copies(pairs, limits))
     assert list(zip(found.one.tolist(), found.other.tolist(), strict=True)) == [(i, 195 + i) for i in range(5)]
@@ -115,7 +115,7 @@ def test_copies_need_both_the_vector_and_the_thumbnail() -> None:
     z[:2, 0] = 1
     z[2, 1], z[3, 2] = 1, 1  # one thumbnail, vectors that have nothing in common
     limits = PairLimits(similar=0.9)
-    pairs, _, _ = joined(list(scanned(Scan(sparse(unit(z)), limits, thumbnails=standardised(pictures)))))
+    pairs, _, _ = joined(list(scanned(Scan(sparse(unit(z)), limits, thumbnails=pictures))))
     found = pairs.where(copies(pairs, limits))
     assert list(zip(found.one.tolist(), found.other.tolist(), strict=True)) == [(0, 1)]
 

@@ -67,7 +67,18 @@ export async function upload(file) {
     body: file,
     headers: { "content-type": file.type || "application/octet-stream", "x-nonneg-studio": "1" },
   };
-  return (await answered("/studio/uploads", options)).json();
+  const name = new URLSearchParams({ name: (file.name || "").slice(-100) });
+  return (await answered(`/studio/uploads?${name}`, options)).json();
+}
+
+const json = (method, body) => ({ method, body: JSON.stringify(body), headers: { "content-type": "application/json", "x-nonneg-studio": "1" } });
+
+export async function put(path, body) {
+  return (await answered(path, json("PUT", body))).json();
+}
+
+export async function post(path, body) {
+  return answered(path, json("POST", body));
 }
 
 const fetched = new WeakMap(); // images that are fetched by a script, and what stops that
@@ -110,4 +121,5 @@ export function forget(element) {
 }
 
 export const thumbnail = (photo) => `/studio/photos/${encodeURIComponent(photo)}/thumbnail`;
+export const whole = (photo) => `/studio/photos/${encodeURIComponent(photo)}/whole`;
 export const picture = (photo) => `/studio/photos/${encodeURIComponent(photo)}/image`;

@@ -1,13 +1,17 @@
 // The page: which view the address says, what is dropped on it, errors and the key.
 
 import { Failure, get, hasKey, onKey, useKey } from "./api.js";
+import { Atlas } from "./atlas.js";
 import { Dimension } from "./dimension.js";
 import { choose, chooser, takePhotos } from "./drop.js";
 import { fill, h, thousands } from "./elements.js";
 import { Groups } from "./groups.js";
+import { help } from "./help.js";
+import { lightbox, lookFocused } from "./lightbox.js";
 import { Pair } from "./pair.js";
-import { searchLike } from "./photo.js";
+import { Large, searchLike } from "./photo.js";
 import { Search } from "./search.js";
+import { bar, chooseFocused } from "./selection.js";
 import { address, go, listen, state } from "./state.js";
 
 const main = document.getElementById("main");
@@ -21,7 +25,7 @@ let turn = 0; // what is asked for last is drawn last
 let back = null; // gives the focus back
 
 function view() {
-  const kinds = { search: Search, dimension: Dimension, pair: Pair, groups: Groups };
+  const kinds = { search: Search, dimension: Dimension, pair: Pair, groups: Groups, atlas: Atlas };
   const name = state.view in kinds ? state.view : "search";
   const possible = name === "pair" && !(state.photo && state.other) ? "search" : name;
   if (!made.has(possible)) made.set(possible, new kinds[possible](overview));
@@ -125,7 +129,7 @@ function askForKey(error) {
 
 function tabs() {
   const entries = [["search", overview.folder ? "Photos" : "Photo"]];
-  if (overview.folder?.groups) entries.push(["groups", "Groups"]);
+  if (overview.folder) entries.push(["atlas", "Dimensions"], ["groups", "Groups"]);
   fill(
     views,
     ...entries.map(([name, text]) =>
@@ -147,13 +151,14 @@ async function open() {
   }
   made.clear();
   shown = null;
+  Large.where = overview.where;
   tabs();
   return draw(history.state?.scroll);
 }
 
 onKey(() => made.clear());
 listen(draw);
-document.body.append(chooser);
+document.body.append(chooser, bar, lightbox, help);
 document.getElementById("choose").addEventListener("click", choose);
 document.querySelector(".brand").addEventListener("click", (event) => {
   if (!overview || event.ctrlKey || event.metaKey || event.shiftKey) return;
@@ -167,7 +172,22 @@ takePhotos(([one, two], dropped) => {
   if (dropped > 2) fill(told, h("p", { class: "told" }, `The first two of the ${thousands(dropped)} photos are compared. Put a folder of them under `, h("code", {}, "nonneg studio"), " to look at all."));
 }, fail);
 addEventListener("failed", (event) => fail(event.detail));
+addEventListener("said", ({ detail: { text, undo } }) => {
+  const back = async () => {
+    await undo();
+    const answer = [...told.childNodes];
+    await draw(scrollY);
+    fill(told, ...answer);
+  };
+  fill(told, h("p", { class: "told" }, text, " ", undo && h("button", { type: "button", onclick: back }, "Undo")));
+});
 addEventListener("keydown", (event) => {
+  if (event.ctrlKey || event.metaKey || event.altKey || document.querySelector("dialog[open]") || event.target.matches("input:not([type=checkbox]), select, textarea")) return;
+  const keys = { "/": () => document.getElementById("expression")?.focus(), "?": () => help.showModal(), v: lookFocused, x: () => chooseFocused(false), X: () => chooseFocused(true) };
   if (event.key === "Escape" && state.view !== "search") go({ view: "search" });
+  else if (keys[event.key]) {
+    event.preventDefault();
+    keys[event.key]();
+  }
 });
 open();

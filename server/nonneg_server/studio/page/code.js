@@ -5,7 +5,7 @@ import { fill, h } from "./elements.js";
 import { state } from "./state.js";
 
 const shell = (text) => `'${text.replaceAll("'", "'\\''")}'`;
-const DROPPED = /(^|[^\w.\/-])drop-[0-9a-f]{24}/;
+const DROPPED = /(^|[^\w.\/-])drop-[\w.-]*[0-9a-f]{16}/;
 const quoted = (text) => JSON.stringify(text);
 
 export class Code {

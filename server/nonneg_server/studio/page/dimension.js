@@ -4,6 +4,7 @@ import { get, show } from "./api.js";
 import { toDimension } from "./chips.js";
 import { fill, h, label, percent, thousands } from "./elements.js";
 import { stance, turned } from "./expression.js";
+import { nameDimension } from "./library.js";
 import { located, plain, small } from "./photo.js";
 import { go, state } from "./state.js";
 
@@ -42,6 +43,7 @@ export class Dimension {
         h("button", { type: "button", onclick: () => go({ ...blank, only: [found.dimension] }) }, "Only photos that have it"),
         state.q && h("button", { type: "button", onclick: () => go({ view: "search", q: turned(found) }) }, { more: "Search without it", without: "Take it out of the search", neutral: "Add it to the search" }[stance(found.dimension)]),
       ),
+      here ? naming(found, () => this.draw()) : null,
       h(
         "dl",
         { class: "figures" },
@@ -59,6 +61,23 @@ export class Dimension {
       here ? h("ul", { class: "flow" }, ...here.photos.map((photo) => this.strong(photo, asked))) : null,
     );
   }
+}
+
+// The user's own name: it stands in place of the number wherever the dimension is shown.
+function naming(found, drawn) {
+  const field = h("input", { type: "text", id: "dimension-name", maxlength: "100", value: found.own ? found.name : "", placeholder: "flowers, say" });
+  const give = async (name) => {
+    await nameDimension(found.dimension, name);
+    drawn();
+  };
+  return h(
+    "form",
+    { class: "saving", onsubmit: (event) => { event.preventDefault(); give(field.value.trim() || null); } },
+    h("label", { for: "dimension-name" }, found.own ? "Your name for it" : "Name it yourself"),
+    field,
+    h("button", { type: "submit" }, "Name it"),
+    found.own ? h("button", { type: "button", onclick: () => give(null) }, "Take the name back") : null,
+  );
 }
 
 // The drift against what was measured, in words.

@@ -47,6 +47,22 @@ export function strongest(cells) {
   return total ? `${where.replace("middle centre", "centre")}, ${percent(most / total)}` : "nowhere in it";
 }
 
+// Hands the user a file.
+export function save(name, content, type) {
+  const url = URL.createObjectURL(content instanceof Blob ? content : new Blob([content], { type: `${type};charset=utf-8` }));
+  h("a", { href: url, download: name }).click();
+  setTimeout(() => URL.revokeObjectURL(url), 1000);
+}
+
+// Says what the last step did, with a way back where there is one.
+export function say(text, undo = null) {
+  dispatchEvent(new CustomEvent("said", { detail: { text, undo } }));
+}
+
+export function failed(error) {
+  dispatchEvent(new CustomEvent("failed", { detail: error }));
+}
+
 export function label(dimension) {
   return dimension.name || `dim ${dimension.dimension}`;
 }

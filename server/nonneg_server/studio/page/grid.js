@@ -66,6 +66,7 @@ export class Grid {
     if (this.shown.has(place)) return;
     const element = this.tile(item, place);
     element.dataset.place = String(place);
+    element.grid = this;
     element.setAttribute("aria-setsize", String(this.total));
     element.setAttribute("aria-posinset", String(place + 1));
     const width = this.room / this.columns;
@@ -99,16 +100,26 @@ export class Grid {
     }
   }
 
+  // The items from one place to another, fetched where they are not here yet.
+  async between(from, to) {
+    const items = [];
+    for (let page = Math.floor(from / PAGE); page * PAGE <= to; page += 1) {
+      const some = this.pages.get(page) || (await this.load(page * PAGE, Math.min(PAGE, this.total - page * PAGE)));
+      some.forEach((item, i) => page * PAGE + i >= from && page * PAGE + i <= to && items.push(item));
+    }
+    return items;
+  }
+
   key(event) {
     const step = { ArrowRight: 1, ArrowLeft: -1, ArrowDown: this.columns, ArrowUp: -this.columns }[event.key];
-    if (!step || event.target.tagName === "INPUT") return;
+    if (!step || event.target.matches("input:not(.choose)")) return;
     const next = this.at + step;
     if (next < 0 || next >= this.total) return;
     event.preventDefault();
     const tile = this.shown.get(next);
     if (!tile) return;
     this.at = next;
-    tile.querySelector("a, button").focus();
+    tile.querySelector("a, button").focus({ preventScroll: true });
     tile.scrollIntoView({ block: "nearest" });
   }
 }

@@ -2,7 +2,8 @@
 
 import { get } from "./api.js";
 import { fill, h, thousands } from "./elements.js";
-import { searchLike, small } from "./photo.js";
+import { looking, searchLike, small } from "./photo.js";
+import { box, choose } from "./selection.js";
 import { address, go, state } from "./state.js";
 
 const AT_ONCE = 24; // photos of a group
@@ -12,7 +13,6 @@ const SIDE_BY_SIDE = ["exact", "copies", "similar"]; // parts whose photos are c
 
 export class Groups {
   constructor() {
-    this.chosen = new Map();
     this.element = h("article", { class: "groups" });
   }
 
@@ -21,19 +21,17 @@ export class Groups {
   async draw() {
     this.sections ||= await (this.asking ||= this.sought().finally(() => (this.asking = null)));
     if (state.view !== "groups" || !this.sections) return;
-    const part = this.sections.find((section) => section.part === state.part) || this.sections.find((section) => section.groups.length) || this.sections[0];
-    this.bar = this.selection();
+    const part = this.part = this.sections.find((section) => section.part === state.part) || this.sections.find((section) => section.groups.length) || this.sections[0];
     fill(
       this.element,
       h("nav", { class: "tabs", "aria-label": "Kinds of groups" }, ...this.sections.map((section) => this.tab(section, section === part))),
       h("h1", {}, part.title),
       h("p", { class: "quiet how" }, part.how),
       ...part.notes.map((note) => h("p", { class: "quiet how" }, note)),
-      this.bar,
+      this.suggestion(),
       part.groups.length ? this.list(part) : h("p", { class: "empty" }, "None."),
     );
     this.title = part.title;
-    this.count();
   }
 
   // The groups; how far the search for them is meanwhile. Each answer comes at once: none waits for the search.
@@ -105,64 +103,27 @@ export class Groups {
   }
 
   finding(part, found) {
-    const id = `choose-${part.part}-${found.photo}`;
-    const box = h("input", {
-      type: "checkbox",
-      id,
-      "data-chosen": found.photo,
-      checked: this.chosen.has(found.photo),
-      "aria-label": `Select ${found.name}`,
-      onchange: () => {
-        if (box.checked) this.chosen.set(found.photo, { part: part.part, ...found });
-        else this.chosen.delete(found.photo);
-        this.count();
-      },
-    });
     return h(
       "li",
       { class: `tile finding ${found.action}`, "data-photo": found.photo },
       h("a", { class: "picture", href: address(searchLike(found.name)), title: found.name, onclick: (event) => { event.preventDefault(); go(searchLike(found.name)); } }, small(found.photo, `Photos like ${found.name}`)),
-      box,
+      box(found),
+      looking(found),
       found.action && h("span", { class: "badge" }, found.action),
       h("p", { class: "quiet" }, found.cosine === null ? "" : h("b", {}, `${found.cosine.toFixed(3)} `), found.why || found.name),
     );
   }
 
-  // What is selected, and what can be done with it; the buttons stay, so that none loses the focus.
-  selection() {
-    const button = (onclick, text = "") => h("button", { type: "button", onclick }, text);
-    const chosen = () => [...this.chosen.values()];
-    this.said = h("span", {}, "");
-    this.suggest = button(() => this.choose(this.suggested()));
-    this.saving = [
-      button(() => save("photos.csv", csv(chosen()), "text/csv"), "Save CSV"),
-      button(() => save("photos.txt", chosen().map((found) => `${found.name}\n`).join(""), "text/plain"), "Save list"),
-      button(() => this.choose(null), "Select none"),
-    ];
-    return h("div", { class: "selection", role: "status", tabindex: "-1" }, this.said, this.suggest, ...this.saving);
-  }
-
+  // Of the part that is shown: others suggest theirs where they stand.
   suggested() {
-    const removed = (section) => section.groups.flatMap((group) => group.findings.filter((found) => found.action === "remove"));
-    return this.sections.flatMap((section) => removed(section).map((found) => ({ part: section.part, ...found })));
+    return this.part.groups.flatMap((group) => group.findings.filter((found) => found.action === "remove").map((found) => found.photo));
   }
 
-  // Some photos more, or none at all; groups that were opened stay so.
-  choose(some) {
-    if (!some) this.chosen.clear();
-    for (const found of some || []) this.chosen.set(found.photo, found);
-    for (const box of this.element.querySelectorAll("[data-chosen]")) box.checked = this.chosen.has(box.dataset.chosen);
-    this.count();
-    if (document.activeElement === document.body) (this.suggest.hidden ? this.bar : this.suggest).focus();
-  }
-
-  count() {
-    const count = this.chosen.size;
-    const suggested = this.suggested().length;
-    this.said.textContent = count ? `${thousands(count)} selected` : "Select photos to export a list of them; nothing is deleted or changed here.";
-    this.suggest.textContent = `Select the ${suggested === 1 ? "one" : thousands(suggested)} suggested for removal`;
-    this.suggest.hidden = !suggested;
-    for (const button of this.saving) button.hidden = !count;
+  suggestion() {
+    const some = this.suggested();
+    if (!some.length) return null;
+    const text = `Select the ${some.length === 1 ? "one" : thousands(some.length)} suggested for removal`;
+    return h("p", { class: "actions" }, h("button", { type: "button", onclick: () => choose(some) }, text), h("span", { class: "quiet" }, "Nothing is deleted or changed here: selected photos can be exported."));
   }
 }
 
@@ -170,20 +131,4 @@ export class Groups {
 function unlisted(group) {
   if (!group.unlisted) return null;
   return h("p", { class: "quiet" }, `The first ${thousands(group.findings.length)} of ${thousands(group.photos)} photos are listed here and exported; `, h("code", {}, "nonneg curate"), " lists all.");
-}
-
-function csv(chosen) {
-  const quoted = (value) => {
-    const text = value === null || value === undefined ? "" : String(value);
-    const safe = /^[=+\-@\t\r]/.test(text) && Number.isNaN(Number(text)) ? `'${text}` : text; // a sheet would compute it
-    return /[",\n\r]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe;
-  };
-  const rows = chosen.map((found) => [found.part, found.action, found.name, found.cosine, found.why]);
-  return [["part", "action", "image", "cosine", "why"], ...rows].map((row) => row.map(quoted).join(",")).join("\n") + "\n";
-}
-
-function save(name, text, type) {
-  const url = URL.createObjectURL(new Blob([text], { type: `${type};charset=utf-8` }));
-  h("a", { href: url, download: name }).click();
-  setTimeout(() => URL.revokeObjectURL(url), 1000);
 }

@@ -3,6 +3,7 @@
 import { debounced, fill, h, percent } from "./elements.js";
 import { go, state } from "./state.js";
 
+const narrow = matchMedia("(max-width: 56rem)");
 const SETTLED = 700; // milliseconds without another figure before the figures are announced
 
 function steps(most, least) {
@@ -28,7 +29,7 @@ export class Lengths {
     this.figures = h("dl", { class: "figures" });
     this.said = h("p", { class: "hidden", role: "status" });
     this.say = debounced((text) => (this.said.textContent = text), SETTLED);
-    this.element = h(
+    const fields = h(
       "section",
       { class: "lengths", "aria-label": "Length of the vectors" },
       this.length.element,
@@ -37,6 +38,7 @@ export class Lengths {
       this.figures,
       this.said,
     );
+    this.element = h("details", { open: !narrow.matches }, h("summary", {}, "Length of the vectors"), fields);
     this.follow();
   }
 
@@ -73,7 +75,7 @@ export class Lengths {
     const shares = [["bytes a photo", String(Math.round(found.bytes)), found.whole_bytes ? `of ${Math.round(found.whole_bytes)} whole` : ""]];
     if (found.hits) {
       const agreement = found.agreement === null ? "–" : percent(found.agreement);
-      shares.unshift(["agreement", agreement, "of the first ten hits are those of the whole vectors"]);
+      shares.unshift(["same first ten", agreement, "of the first ten hits are also the first ten with whole vectors"]);
       shares.push(["search", `${found.milliseconds.toFixed(1)} ms`, "on the server"]);
     }
     fill(

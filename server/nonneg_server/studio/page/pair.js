@@ -47,7 +47,7 @@ export class Pair {
 
 // Copies are told from look-alikes by the pictures: no cosine does that, at whatever length.
 function verdict(found) {
-  const alike = found.likeness === null ? "" : ` Their thumbnails correlate by ${found.likeness.toFixed(2)}.`;
+  const alike = found.likeness === null ? "" : ` Where the two pictures agree least, they agree by ${found.likeness.toFixed(2)} of 1.`;
   if (found.copy) return `A copy: both show one photo.${alike}`;
   if (found.cosine < found.chance) return `They share no more than two random photos may.${alike}`;
   if (found.copy === null) return "Similar; one of the two cannot be read, so a copy is not told from a look-alike.";

@@ -4,6 +4,8 @@ import { get, picture, show, thumbnail } from "./api.js";
 import { chip, part } from "./chips.js";
 import { photoTerm } from "./expression.js";
 import { fill, h, strongest } from "./elements.js";
+import { look } from "./lightbox.js";
+import { box } from "./selection.js";
 import { address, go } from "./state.js";
 
 const REST = 80; // milliseconds on a dimension before it is asked where it comes from
@@ -30,12 +32,20 @@ function link(changes, properties, ...children) {
 
 export const searchLike = (name) => ({ view: "search", q: name ? photoTerm(name) : "", only: [] });
 
+// A button over a tile that shows the whole photo.
+export function looking(item) {
+  const open = (event) => look(item, event.currentTarget.closest("[data-place]"));
+  return h("button", { type: "button", class: "look", "aria-label": `Look at ${item.name}`, title: "Look at it (v)", onclick: open }, "\u2922");
+}
+
 // A tile of the plain folder.
 export function plain(item) {
   return h(
     "li",
     { class: "tile", "data-photo": item.photo },
     link(searchLike(item.name), { class: "picture", title: item.name }, small(item.photo, `Photos like ${item.name}`)),
+    box(item),
+    looking(item),
   );
 }
 
@@ -50,7 +60,7 @@ export function hit(item, query, image) {
   return h(
     "li",
     { class: "tile hit", "data-photo": item.photo },
-    link(searchLike(item.name), { class: "picture", title: item.name }, shown),
+    h("div", { class: "over" }, link(searchLike(item.name), { class: "picture", title: item.name }, shown), box(item), looking(item)),
     h(
       "p",
       { class: "score" },
@@ -107,10 +117,10 @@ export function located(tile, photo, dimension) {
   return tile;
 }
 
-// The place of a photo's part, in shares of it, over an image that fills its frame and is cut off.
+// The place of a photo's part, in shares of it, over an image that lies whole within its frame.
 function cover(map, image, [left, top, width, height]) {
   const { naturalWidth: w, naturalHeight: t, clientWidth, clientHeight } = image;
-  const scale = Math.max(clientWidth / w, clientHeight / t);
+  const scale = Math.min(clientWidth / w, clientHeight / t);
   const place = { left: (clientWidth - w * scale) / 2 + left * w * scale, top: (clientHeight - t * scale) / 2 + top * t * scale, width: width * w * scale, height: height * t * scale };
   for (const [name, value] of Object.entries(place)) map.style[name] = `${value}px`;
 }
@@ -123,7 +133,9 @@ export class Large {
     this.image = show(h("img", { alt: name || "the photo that is asked with" }), picture(photo));
     this.map = h("canvas", { class: "map", "aria-hidden": "true", hidden: true });
     this.said = h("figcaption", { class: "quiet", "aria-live": "polite" });
-    this.element = h("figure", { class: "large" }, h("div", { class: "frame" }, this.image, this.map), this.said);
+    const open = h("button", { type: "button", class: "look", "aria-label": `Look at ${name || "the photo"}`, onclick: () => look({ photo, name }) }, "\u2922");
+    this.frame = h("div", { class: "frame" }, this.image, this.map, open);
+    this.element = h("figure", { class: "large" }, this.frame, this.said);
     this.known = new Map();
   }
 

@@ -5,9 +5,12 @@ import { bars } from "./bars.js";
 import { chip, facet } from "./chips.js";
 import { Code } from "./code.js";
 import { choose } from "./drop.js";
-import { fill, h, thousands } from "./elements.js";
-import { asked as askedWith, conditions, read } from "./expression.js";
+import { completing } from "./completion.js";
+import { failed, fill, h, thousands } from "./elements.js";
+import { asked as askedWith, conditions, photoTerm, read } from "./expression.js";
+import { Filters, typed } from "./filters.js";
 import { Grid } from "./grid.js";
+import { hints } from "./help.js";
 import { Lengths } from "./lengths.js";
 import { hit, Large, plain, searchLike } from "./photo.js";
 import { go, state } from "./state.js";
@@ -34,8 +37,11 @@ export class Search {
       id: "expression",
       autocomplete: "off",
       spellcheck: "false",
-      placeholder: overview.folder ? "a word, or winter/cat.jpg + 2*dim:snow !\"dog\"" : "drop a photo",
+      placeholder: overview.folder?.example ? `a word, or ${overview.folder.example}` : "drop a photo",
     });
+    this.hints = (overview.folder && hints()) || h("aside", { hidden: true });
+    this.completions = completing(this.text, (item, head) => this.complete(item, head));
+    this.filters = new Filters();
     this.clear = h("button", { type: "button", class: "plain", onclick: () => go(searchLike(null)) }, "clear");
     this.expression = h(
       "form",
@@ -45,11 +51,13 @@ export class Search {
         hidden: !overview.folder,
         onsubmit: (event) => {
           event.preventDefault();
+          this.completions.close();
           go({ q: inWords(this.text.value.trim()) });
         },
       },
       h("label", { for: "expression", class: "hidden" }, "The search: photos, words and dimensions joined by +, -, & and !"),
       this.text,
+      this.completions.list,
       this.clear,
       h("button", { type: "submit" }, "Search"),
     );
@@ -64,8 +72,9 @@ export class Search {
     });
     this.count = h("h1", { class: "count", tabindex: "-1" });
     this.code = new Code(overview);
-    const heading = h("div", { class: "heading" }, this.count, this.code.element);
-    this.body = h("div", { class: "body" }, this.expression, this.conditions, this.lengths.element, this.facets, heading, this.results);
+    this.passed = h("p", { class: "quiet" });
+    const heading = h("div", { class: "heading" }, this.count, this.passed, this.code.element);
+    this.body = h("div", { class: "body" }, this.expression, this.filters.element, this.filters.saved, this.conditions, this.lengths.element, this.facets, heading, this.hints, this.results, this.filters.saving);
     this.element = h("div", { class: "search" }, this.panel, this.body);
   }
 
@@ -73,6 +82,12 @@ export class Search {
     for (const grid of this.grids) grid.close();
     this.grids = [];
     this.stopped?.abort();
+  }
+
+  // A tag narrows the photos; anything else stands in the search.
+  complete(item, head) {
+    if (item.kind !== "tag" && item.kind !== "album") return go({ q: `${head}${item.kind === "photo" ? photoTerm(item.text) : item.text}` });
+    go({ q: head.trim().replace(/[+&-]$/, "").trim(), where: [...typed(), item.text].join("; ") });
   }
 
   // A reason of a hit, as a dimension at the left: where in the photo that is asked with it comes from.
@@ -90,12 +105,19 @@ export class Search {
     this.text.value = state.q;
     this.clear.hidden = !asks;
     this.code.draw();
+    this.hints.hidden = asks || !this.hints.childElementCount;
+    this.filters.element.hidden = this.filters.saving.hidden = !this.overview.folder;
+    if (this.overview.folder) this.filters.draw().then(() => this.tellPassedOver(), failed);
     if (!state.q) read(null, "");
     const same = this.asked === state.q && this.photo; // at another length: the photo is known before the answer
     this.asked = state.q;
     const hits = () => (asks && this.overview.folder ? this.drawHits() : this.drawFolder());
     if (same) await Promise.all([hits(), this.drawPanel()]);
     else if (await hits()) await this.drawPanel();
+  }
+
+  tellPassedOver() {
+    this.passed.textContent = state.q ? "" : this.filters.passedOver();
   }
 
   // The photo that is asked with: dropped, or one of the folder.
@@ -119,8 +141,13 @@ export class Search {
     fill(
       this.panel,
       h("h2", {}, "What is asked for"),
-      h("p", { class: "quiet" }, "The search as a vector: its strongest dimensions, each with the photos here that show it most."),
-      bars(this.weights),
+      h(
+        "details",
+        { open: !narrow.matches },
+        h("summary", {}, "Its strongest dimensions"),
+        h("p", { class: "quiet" }, "The search as a vector: its strongest dimensions, each with the photos here that show it most."),
+        bars(this.weights),
+      ),
     );
   }
 
@@ -216,8 +243,12 @@ export class Search {
       );
       return true;
     }
-    const load = async (offset, limit) => (await get("/studio/photos", { offset, limit })).photos;
-    this.put([new Grid({ total: folder.photos, load, tile: plain, height: PLAIN, width: 150, label: "All photos" })]);
+    const { where } = state;
+    const load = async (offset, limit) => (await get("/studio/photos", { offset, limit, where })).photos;
+    const total = where ? (await get("/studio/photos", { limit: 1, where })).total : folder.photos;
+    if (where) fill(this.count, `${thousands(total)} photos`, h("small", {}, ` of ${thousands(folder.photos)}`));
+    if (!total) return fill(this.results, h("p", { class: "empty" }, "No photo fulfils the filter. Take a part of it away."));
+    this.put([new Grid({ total, load, tile: plain, height: PLAIN, width: 150, label: "All photos" })]);
     return true;
   }
 
@@ -225,8 +256,8 @@ export class Search {
   async drawHits() {
     this.stopped?.abort();
     const stopped = (this.stopped = new AbortController());
-    const { q, only, dimensions, top_k, tenth } = state;
-    const wanted = { expression: q, only, dimensions, top_k, tenth };
+    const { q, only, dimensions, top_k, tenth, where } = state;
+    const wanted = { expression: q, only, dimensions, top_k, tenth, where };
     let found;
     try {
       found = await get("/studio/search", { ...wanted, limit: 60 }, stopped.signal);
@@ -263,6 +294,9 @@ export class Search {
     this.lengths.tell(null);
     fill(this.results);
     fill(this.count, "Not searched");
+    this.photo = this.drawn = this.large = null;
+    this.weights = [];
+    fill(this.panel, h("h2", {}, "What is asked for"), h("p", { class: "quiet" }, "Nothing: this search was refused. The message above says why."));
   }
 
   // The photos that are shown now, by id.

@@ -17,6 +17,7 @@ export function read(search = location.search) {
     top_k: number("top_k"),
     tenth: given.get("tenth") === "true",
     part: given.get("part"),
+    where: given.get("where") || "",
   };
   found.only = (given.get("only") || "").split(",").filter((text) => /^[0-9]{1,7}$/.test(text)).map(Number);
   return found;

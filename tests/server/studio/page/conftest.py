@@ -29,7 +29,13 @@ PATIENCE = 30_000  # milliseconds
 @contextmanager
 def studio_over(folder: Path, cache: Path, **environment: str) -> Iterator[tuple[str, subprocess.Popen[str]]]:
     """A real `nonneg studio` on a free port: its address and its process."""
-    env = {**os.environ, "XDG_CACHE_HOME": str(cache), "NONNEG_DRAIN": "0", **environment}
+    env = {
+        **os.environ,
+        "XDG_CACHE_HOME": str(cache),
+        "XDG_DATA_HOME": str(cache / "data"),
+        "NONNEG_DRAIN": "0",
+        **environment,
+    }
     line = [
         sys.executable,
         "-m",

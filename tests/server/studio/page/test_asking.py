@@ -38,6 +38,7 @@ def test_a_photo_is_dropped_searched_with_read_and_shared(page: Page, address: s
 
     settled(page)
     kept = page.locator(".hit .picture img").first.element_handle()
+    page.locator(".body details:has(.lengths)").evaluate("details => { details.open = true; }")
     page.locator("#length").focus()
     bytes_before = int(page.locator(".figures dd").nth(1).inner_text())
     for _ in range(16):
@@ -107,11 +108,13 @@ def test_words_show_what_they_ask_for_and_a_condition_is_taken_back(wide: Page, 
 
 
 def test_a_mistake_is_told_with_its_place_and_the_page_goes_on(wide: Page, address: str) -> None:
-    wide.goto(address)
-    settled(wide)
+    wide.goto(f"{address}/?q=%22cat%22")
+    expect(wide.locator(".panel .bars")).to_be_visible()
     wide.fill("#expression", "dim:3 +")
     wide.keyboard.press("Enter")
     expect(wide.locator(".failure")).to_contain_text("character 8")
+    expect(wide.locator(".panel .bars")).to_have_count(0)
+    expect(wide.locator(".panel")).to_contain_text("this search was refused")
     accessible(wide)
     wide.fill("#expression", "dim:3")
     wide.keyboard.press("Enter")

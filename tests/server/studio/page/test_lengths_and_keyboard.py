@@ -89,12 +89,12 @@ def test_what_is_selected_in_groups_moves_neither_the_focus_nor_the_groups(wide:
     button.focus()
     wide.keyboard.press("Enter")
     expect(wide.locator(".finding input:checked")).not_to_have_count(0)
-    focused_on(wide, ".selection button")
+    focused_on(wide, ".groups .actions button")
     none = wide.get_by_role("button", name="Select none")
     none.focus()
     wide.keyboard.press("Enter")
     expect(wide.locator(".finding input:checked")).to_have_count(0)
-    focused_on(wide, ".selection button")
+    focused_on(wide, "main")
     assert group.evaluate("group => group.isConnected")
     wide.locator(".tabs a").nth(1).focus()
     wide.keyboard.press("Enter")
@@ -104,7 +104,7 @@ def test_what_is_selected_in_groups_moves_neither_the_focus_nor_the_groups(wide:
 def test_what_is_found_is_announced_once_with_its_figures_and_where_in_words(wide: Page, address: str) -> None:
     wide.goto(f"{address}/?q=cat/cat-0.jpg")
     expect(wide.locator(".lengths [role=status]")).to_contain_text(
-        re.compile(r"photos? scores? 0\.\d+ or more\. agreement 100 %, bytes a photo \d+, search")
+        re.compile(r"photos? scores? 0\.\d+ or more\. same first ten 100 %, bytes a photo \d+, search")
     )
     assert wide.locator("[aria-live] dd, .count[aria-live]").count() == 0  # these change at each step of a slider
     wide.locator(".panel .bars .chip").first.focus()
