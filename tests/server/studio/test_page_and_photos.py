@@ -12,6 +12,8 @@ import pytest
 from PIL import Image
 
 from nonneg_core.shortening import Vectors
+from nonneg_runtime.bundle.bundle_folder import Bundle
+from nonneg_runtime.words.column_facts import chance_of
 from nonneg_server.studio.browser_access import FOLDER, assets
 from nonneg_server.studio.folder import id_of
 
@@ -196,11 +198,11 @@ async def test_two_photos_side_by_side_sum_to_their_cosine(studio: httpx.AsyncCl
             assert vectors[one, bar["dimension"]] > 0 == vectors[other, bar["dimension"]]
 
 
-async def test_a_dimension_tells_of_its_photos_here(studio: httpx.AsyncClient, vectors: Vectors) -> None:
+async def test_a_dimension_tells_of_its_photos_here(studio: httpx.AsyncClient, vectors: Vectors, bundle: Bundle) -> None:
     body = (await studio.get("/studio/dimensions/0")).json()
     assert (body["name"], body["term"]) == ("red things", 'dim:"red things"')
     here = body["here"]
-    assert here["count"] == (vectors[:, 0] > 0).sum()
+    assert here["count"] == (vectors[:, 0] >= chance_of(bundle, 48).lines[0]).sum(), "photos above chance"
     assert here["photos"][0]["name"] == NAMES[int(vectors[:, 0].argmax())]
     columns = vectors / (vectors**2).sum(axis=0).clip(1e-12) ** 0.5
     together = columns.T @ columns[:, 0]
