@@ -20,7 +20,7 @@ from nonneg_vectors.curation.collection import read_collection
 from nonneg_vectors.search.index import Index
 from nonneg_vectors.storage.embeddings import Embeddings
 
-pytest.importorskip("qdrant_edge")
+pytest.importorskip("faiss")
 
 
 def photo(path: Path, seed: int) -> None:

@@ -13,6 +13,8 @@ import numpy as np
 import pytest
 
 from nonneg_core.errors import DataInvalid, FingerprintMismatch
+from nonneg_vectors import Embeddings
+from nonneg_vectors.search import local_engine, vector_engine
 from nonneg_vectors.search.attributes import holds
 from nonneg_vectors.search.index import Index, describe
 from nonneg_vectors.search.vector_engine import Description, Engine
@@ -23,7 +25,7 @@ Make = Callable[[str, Description | None], Engine]
 
 
 def local(request) -> Iterator[Make]:
-    from nonneg_vectors.search.qdrant_local import LocalEngine
+    from nonneg_vectors.search.local_engine import LocalEngine
 
     folder = request.getfixturevalue("tmp_path_factory").mktemp("local")
     yield lambda name, made_for: LocalEngine(folder / name, made_for)
@@ -71,6 +73,13 @@ def payloads():
 
 
 @pytest.fixture
+def stored(index, vectors):
+    """The vectors as the engine holds them, in the order of `vectors`."""
+    held = index.engine.get(vectors.ids)
+    return held[[held.ids.index(name) for name in vectors.ids]]
+
+
+@pytest.fixture
 def index(make, vectors, payloads, request):
     index = Index(make(f"t{abs(hash(request.node.name))}", describe(vectors)))
     index.add(vectors, payloads)
@@ -83,23 +92,21 @@ def brute(vectors, query, k, keep=lambda i: True):
     return [float(scores[i]) for i in np.argsort(-scores, kind="stable") if scores[i] > 0 and keep(i)][:k]
 
 
-def test_it_answers_as_brute_force_does(index, vectors, payloads):
+def test_it_answers_as_brute_force_does(index, vectors, stored, payloads):
     z = vectors.numpy()
     assert len(index) == N
     for i in (0, 17, 80):
         hits = index.search(vectors[i], k=10)
-        np.testing.assert_allclose([hit.score for hit in hits], brute(vectors, z[i], 10), rtol=1e-4)
+        np.testing.assert_allclose([hit.score for hit in hits], brute(stored, z[i], 10), rtol=1e-4)
         assert hits[0].id == vectors.ids[i]
         assert hits[0].payload == payloads[i]
         parts = vectors.explain(i, vectors.ids.index(hits[1].id))
         assert [d for d, _ in hits[1].reasons] == [d for d, _ in parts[:5]]
-    cut = index.search(vectors[17], k=5, cut=6)
-    np.testing.assert_allclose([hit.score for hit in cut], brute(vectors, z[17], 5), rtol=1e-4)
     hits = index.by_dimensions({3: 1.0, 1: 0.5}, k=8, without=[0, 2])
     query = np.zeros(64, np.float32)
     query[[3, 1]] = 1.0, 0.5
     np.testing.assert_allclose(
-        [hit.score for hit in hits], brute(vectors, query, 8, lambda i: not z[i, [0, 2]].any()), rtol=1e-4
+        [hit.score for hit in hits], brute(stored, query, 8, lambda i: not z[i, [0, 2]].any()), rtol=1e-4
     )
 
 
@@ -138,12 +145,29 @@ def test_it_answers_as_brute_force_does(index, vectors, payloads):
         "not an absent range",
     ],
 )
-def test_conditions_hold(index, vectors, payloads, where, keep):
+def test_conditions_hold(index, vectors, stored, payloads, where, keep):
     assert [holds(payload, where) for payload in payloads] == [keep(payload) for payload in payloads]
     hits = index.search(vectors[7], k=20, where=where)
-    expected = brute(vectors, vectors.numpy()[7], 20, lambda i: keep(payloads[i]))
+    expected = brute(stored, vectors.numpy()[7], 20, lambda i: keep(payloads[i]))
     np.testing.assert_allclose([hit.score for hit in hits], expected, rtol=1e-4)
     assert all(keep(hit.payload) for hit in hits)
+
+
+def test_candidates_come_from_a_first_stage_unless_all_are_compared(index, vectors, stored, payloads, monkeypatch):
+    monkeypatch.setattr(vector_engine, "CANDIDATES", 60)
+    monkeypatch.setattr(local_engine, "ALL", 50)
+    monkeypatch.setattr(local_engine, "ALL_FILTERED", 20)
+    query = Embeddings.from_dense(vectors.numpy()[:40].mean(axis=0), fingerprint=vectors.fingerprint).shorten()
+    z = query.numpy()[0]
+    near, whole = index.search(query, 10), index.search(query, 10, exact=True)
+    assert (near.exact, whole.exact) == (False, True)
+    np.testing.assert_allclose([hit.score for hit in whole], brute(stored, z, 10), rtol=1e-4)
+    assert len({hit.id for hit in near} & {hit.id for hit in whole}) >= 7  # a random one in three would be four
+    dogs = index.search(query, 10, where={"label": "dog"})
+    assert [hit.payload["label"] for hit in dogs] == ["dog"] * 10
+    one = index.by_dimensions({3: 1.0}, 10)
+    assert one.exact  # a query of a few dimensions
+    np.testing.assert_allclose([hit.score for hit in one], brute(stored, np.eye(64)[3], 10), rtol=1e-4)
 
 
 def test_it_replaces_and_forgets(index, vectors, random_embeddings):

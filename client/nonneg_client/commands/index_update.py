@@ -22,8 +22,9 @@ from nonneg_core.process.long_runs import Interrupted, Interrupts
 from nonneg_core.terminal.tables import printable
 from nonneg_vectors.curation.photos import attributes, is_measured, measure_all, measure_decoded, measures
 from nonneg_vectors.search.attributes import Attributes, read_attributes
+from nonneg_vectors.search.first_stage import import_faiss
 from nonneg_vectors.search.index import describe
-from nonneg_vectors.search.qdrant_local import describe_again, import_qdrant
+from nonneg_vectors.search.local_engine import LocalEngine, describe_again
 from nonneg_vectors.search.vector_engine import Description, Payload
 from nonneg_vectors.storage.embeddings import Embeddings
 from nonneg_vectors.storage.results import BatchResult
@@ -37,7 +38,7 @@ def begin(
     out: Path, images: list[str], vectors: list[str], root: Path | None = None, attributes: Path | None = None
 ) -> "Iterator[IndexUpdate]":
     """Give what changes an index, and keep other processes from changing it while the block runs."""
-    import_qdrant()  # what is missing is told before anything is embedded
+    import_faiss()  # what is missing is told before anything is embedded
     with one_writer(out):
         yield _as_it_is(out, images, vectors, root, attributes)
 
@@ -211,10 +212,9 @@ class IndexUpdate:
         """Keep the vectors of images that are the same, and replace what is said about them."""
         if not payloads:
             return
-        with Index.open(self.out) as index:
-            for names in _slices(list(payloads)):
-                vectors = index.engine.get(names)
-                index.add(vectors, [payloads[name] for name in vectors.ids or ()])
+        engine = LocalEngine(self.out)
+        engine.describe_photos(payloads)
+        engine.close()
 
     def remember_broken(self) -> None:
         """Keep which images could not be read."""
@@ -275,10 +275,6 @@ def _differs(known: Payload | None, payload: Payload) -> bool:
     if "changed" not in known or "changed" not in payload:  # of a file of vectors that does not say, or not a file
         return False
     return any(known[name] != payload[name] for name in ("bytes", "changed"))
-
-
-def _slices(names: list[str]) -> Iterator[list[str]]:
-    return (names[start : start + AT_ONCE] for start in range(0, len(names), AT_ONCE))
 
 
 def _is_path(name: str) -> bool:

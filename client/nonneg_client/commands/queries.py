@@ -31,7 +31,7 @@ class SearchOptions:
     where: dict[str, Any]
     without: tuple[int, ...]
     exclude_self: bool
-    cut: int | None
+    exact: bool
     matches_only: bool
 
 
@@ -81,7 +81,7 @@ def _by_images(
             where=options.where,
             without=options.without,
             exclude=_own(index, [item]) if options.exclude_self else (),
-            cut=options.cut,
+            exact=options.exact,
             matches_only=options.matches_only,
         )
         for number, item in enumerate(sources)
@@ -103,7 +103,7 @@ def _by_expression(
         where=options.where,
         without=options.without,
         exclude=_own(index, items(names)),
-        cut=options.cut,
+        exact=options.exact,
         matches_only=options.matches_only,
     )
 
