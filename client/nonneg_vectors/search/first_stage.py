@@ -76,4 +76,5 @@ def import_faiss() -> Any:
     """Return FAISS; MissingExtra where it is not installed."""
     with needing("the local index", extra="search"):
         import faiss
+    faiss.omp_set_num_threads(1)  # more wait for each other actively, minutes where other work has the cores
     return faiss
