@@ -10,7 +10,7 @@ from queue import SimpleQueue
 from typing import Any, TypeVar, Unpack
 
 from nonneg_client.embedder import Embedder, Model
-from nonneg_client.sources.image_sources import Item
+from nonneg_client.sources.image_sources import Item, Source
 from nonneg_client.wire import transport
 from nonneg_client.wire.answer_limits import Gathered, ReadDeadline
 from nonneg_client.wire.batch_exchange import Reply, Send, batched, exchange, load, next_step
@@ -20,7 +20,7 @@ from nonneg_client.wire.transport import QUERY_PATH as QUERY
 from nonneg_core.errors import ConnectionFailed, NonnegError, ResponseInvalid
 from nonneg_core.process.long_runs import bounded_map
 from nonneg_vectors.expressions.expression_parser import parse
-from nonneg_vectors.search.query_and_hits import Query
+from nonneg_vectors.search.query_and_hits import Hits, Query
 from nonneg_vectors.storage.bits import BitForm
 from nonneg_vectors.storage.results import BatchResult
 
@@ -127,6 +127,10 @@ class Client(Embedder):
         """Return what an expression stands for, as the server reads it; photos are read here and sent along."""
         read = parse(expression)
         return transport.query_of(self._posted(QUERY, transport.request_of(read, dimensions, model)), read)
+
+    def search(self, query: Source, k: int = 10, **wanted: Unpack[transport.Wanted]) -> Hits:
+        """Return the nearest photos of the server's index to an image or an expression, as `Index.search` does."""
+        return transport.hits_of(self._posted(transport.SEARCH_PATH, transport.search_of(query, k, wanted)))
 
     def dimensions(
         self, model: str | None = None, *, sort: str = "dimension", named: bool = False, contains: str | None = None

@@ -18,7 +18,8 @@ from nonneg_core.terminal.installing import needing
 from nonneg_vectors.storage.csr import CsrRows
 
 AXES = 384  # two of them in four bits: 96 bytes a vector
-SAMPLE = 8192  # vectors that the axes and codes are fitted to
+TURNS = 2  # of the axes towards the largest ones
+SAMPLE = 4096  # vectors that the axes and codes are fitted to
 
 
 class FirstStage:
@@ -38,9 +39,8 @@ class FirstStage:
         faiss = import_faiss()
         dimensions = sample.shape[1]
         axes = min(AXES, dimensions) // 2 * 2
-        _, directions = np.linalg.eigh(sample.T @ sample)
         turn = faiss.LinearTransform(dimensions, axes, False)
-        faiss.copy_array_to_vector(np.ascontiguousarray(directions[:, ::-1][:, :axes].T).ravel(), turn.A)
+        faiss.copy_array_to_vector(largest_axes(sample, axes).T.ravel(), turn.A)
         turn.is_trained = True
         codes = faiss.IndexPQFastScan(axes, axes // 2, 4, faiss.METRIC_INNER_PRODUCT)
         index = faiss.IndexPreTransform(turn, codes)
@@ -63,6 +63,16 @@ class FirstStage:
         """Put it on disk, whole or not at all."""
         with atomic_write(path) as temporary:
             import_faiss().write_index(self._index, str(temporary))
+
+
+def largest_axes(sample: Floats, count: int) -> Floats:
+    """Return orthonormal axes along which the rows are largest, nearly the best ones, the largest first: (D, count)."""
+    axes = np.random.default_rng(0).standard_normal((sample.shape[1], count), np.float32)
+    for _ in range(TURNS):
+        axes = np.linalg.qr(sample.T @ (sample @ axes))[0]
+    along = sample @ axes
+    turned: Floats = axes @ np.linalg.eigh(along.T @ along)[1][:, ::-1]
+    return turned
 
 
 def dense(rows: CsrRows, dimensions: int) -> Floats:
