@@ -47,7 +47,7 @@ def studio(
       nonneg studio photos/ --model photo-fast --port 9000
       nonneg studio photos.index
     """
-    from nonneg_server.models.served_index import shipped_model
+    from nonneg_runtime.words.column_facts import shipped_model
     from nonneg_server.startup.serve_command import run
     from nonneg_server.startup.setting_sources import read_settings
     from nonneg_vectors.curation.collection import read_collection

@@ -12,7 +12,7 @@ from typing import Any, TypeVar, Unpack
 from nonneg_client.embedder import Embedder, Model
 from nonneg_client.sources.image_sources import Item, Source
 from nonneg_client.wire import transport
-from nonneg_client.wire.answer_limits import Gathered, ReadDeadline
+from nonneg_client.wire.answer_limits import Gathered, ReadDeadline, readable
 from nonneg_client.wire.batch_exchange import Reply, Send, batched, exchange, load, next_step
 from nonneg_client.wire.client_settings import RateController, Tuning, settings
 from nonneg_client.wire.protocol import PATH, Options
@@ -122,6 +122,11 @@ class Client(Embedder):
     def model(self, name: str | None = None) -> Model:
         """Return the server's model of this name, without one its default model."""
         return Model.of(self._get(transport.model_path(name)))
+
+    def served(self) -> list[Model]:
+        """Return the models that the server serves, the default one first."""
+        with readable("a list of models"):
+            return [Model.of(entry) for entry in self.models()["models"]]
 
     def query(self, expression: str, dimensions: int | None = None, *, model: str | None = None) -> Query:
         """Return what an expression stands for, as the server reads it; photos are read here and sent along."""

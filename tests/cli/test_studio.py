@@ -13,9 +13,9 @@ from pydantic import ConfigDict, TypeAdapter, with_config
 from typing_extensions import TypedDict
 
 from nonneg_cli.studio import index_of, studio, update_index
-from nonneg_server.models.served_index import shipped_model
 from nonneg_core.errors import ConfigInvalid, DataInvalid, FingerprintMismatch
 from nonneg_runtime.bundle.bundle_folder import open_bundle
+from nonneg_runtime.words.column_facts import shipped_model
 from nonneg_server.studio.folder import groups_of, id_of
 from nonneg_vectors.curation.collection import read_collection
 from nonneg_vectors.search.index import Index

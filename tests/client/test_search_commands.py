@@ -280,7 +280,7 @@ def test_when_nothing_can_be_indexed_no_index_is_written(run, tmp_path):
 @pytest.mark.parametrize(
     ("asked", "needless"),
     [
-        (["--more", "3"], ["--cut", "8"]),
+        (["--more", "3"], ["--exact"]),
     ],
 )
 def test_an_option_that_would_be_ignored_is_refused(run, made, asked, needless):

@@ -141,7 +141,16 @@ def test_a_server_without_an_index_says_so(served, pictures):
 def test_a_key_is_asked_and_metrics_count(bundle, vectors, start, tmp_path, pictures):
     with Index.open(tmp_path / "x", like=vectors) as index:
         index.add(vectors)
-    flags = ("--drain", "0", "--model", str(bundle.path), "--index", str(tmp_path / "x"), "--api-key", "a-secret-of-a-test")
+    flags = (
+        "--drain",
+        "0",
+        "--model",
+        str(bundle.path),
+        "--index",
+        str(tmp_path / "x"),
+        "--api-key",
+        "a-secret-of-a-test",
+    )
     with start(*flags) as (address, _):
         assert httpx.post(f"{address}/search", content=pictures["a/0.png"]).status_code == 401
         headers = {"authorization": "Bearer a-secret-of-a-test"}

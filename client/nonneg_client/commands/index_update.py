@@ -116,7 +116,8 @@ class IndexUpdate:
     ) -> None:
         """Embed what is new or changed and put it into the index."""
         self._as_its_first(dimensions, keep)
-        with through.opened() as client:
+        client, model = through.for_index(self.description, model)
+        with client:
             self._check_model(client, model)
             self._add(client, names, Options(dimensions, self.top_k, model=model), quiet, retry=retry)
 
@@ -152,23 +153,32 @@ class IndexUpdate:
     def tell(self, *, prune: bool) -> None:
         """Remove what is not to be kept, and say what the index holds."""
         describe_again(self.out, str(self.root), self.attributes.kinds)
+        for doubt in self.attributes.doubts:
+            click.echo(f"Warning: {doubt}", err=True)
         if lost := self.attributes.unmatched(self.known.keys() | self.names):
             click.echo(f"Warning: {lost}: paths are within {self.root}", err=True)
         with Index.open(self.out) as index:
-            gone = [name for name in index.engine.payloads() if name not in self.names] if prune else []
-            index.delete(gone)
+            others = [name for name in index.engine.payloads() if name not in self.names]
+            gone = others if prune else [name for name in others if self._is_gone(name)]
+            if prune:
+                index.delete(gone)
             description, same = index.description, len(self.names) - self.new - self.changed - self.failed
             same -= self.passed_over
             counts = [f"{self.new} new", f"{self.changed} changed", f"{same} unchanged"]
             counts += [f"{self.failed} failed"] * bool(self.failed)
             counts += [f"{self.passed_over} unreadable as before (--retry-failed)"] * bool(self.passed_over)
-            counts += [f"{len(gone)} forgotten"] * bool(gone)
+            counts += [f"{len(gone)} forgotten" if prune else f"{len(gone)} gone: --prune"] * bool(gone)
             click.echo(
                 f"{self.out}: {len(index)} images, {description.dimensions} dimensions, "
                 + (f"{description.kept} values kept of each, " if description.kept else "")
                 + f"model {printable(description.model)} "
                 f"({description.fingerprint[:8]}); {', '.join(counts)}"
             )
+
+    def _is_gone(self, name: str) -> bool:
+        """Return whether a photo was a file, and its folder is still there without it."""
+        place = Path(place_of(name, str(self.root)))
+        return _is_path(name) and self.root.is_dir() and not place.exists()
 
     def _as_its_first(self, dimensions: int | None, keep: int | None) -> None:
         """Refuse another length or cut than that of the index's first vectors: all of an index are alike."""

@@ -43,7 +43,10 @@ def hits_of(
     images = {query: list(items(query)) for query, expression in read.items() if expression is None}
     with ExitStack() as stack:
         needed = any(expression is None or _needs_a_model(expression) for expression in read.values())
-        embedder = stack.enter_context(through.opened()) if needed else None
+        embedder: Embedder | None = None
+        if needed:
+            embedder, model = through.for_index(index.description, model)
+            stack.enter_context(embedder)
         by_image = _by_images(index, list(chain(*images.values())), options, embedder, model) if images else {}
         answers: dict[str, list[Hit]] = {}
         for query, expression in read.items():

@@ -124,7 +124,7 @@ class LocalEngine(Engine):
             allowed = self._allowed(state, where, exclude)
             all_of_them = ALL_FILTERED if where else ALL
             few = all(len(indices) <= FEW for indices, _ in parts)
-            depth = candidates_for(k)
+            depth = candidates_for(k, state.rows)
             while True:
                 whole = exact or len(allowed) <= max(all_of_them, depth)
                 near = allowed if whole else self._candidates(state, parts, allowed, depth, few=few)
@@ -244,11 +244,11 @@ class LocalEngine(Engine):
             clauses, given = conditions(where, in_sqlite)
             query = f"SELECT row FROM photos WHERE {' AND '.join(clauses)} ORDER BY row"
             allowed = self._numbers(query, given)
-        elif state.photos == state.rows:
-            allowed = np.arange(state.rows)
         else:
             if self._alive is None or self._alive[0] != state:
-                self._alive = state, self._numbers("SELECT row FROM photos ORDER BY row", [])
+                whole = state.photos == state.rows
+                alive = np.arange(state.rows) if whole else self._numbers("SELECT row FROM photos ORDER BY row", [])
+                self._alive = state, alive
             allowed = self._alive[1]
         if not exclude:
             return allowed

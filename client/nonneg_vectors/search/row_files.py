@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from nonneg_core.arrays import Floats, Numbers
+from nonneg_core.arrays import Doubles, Floats, Numbers
 from nonneg_vectors.storage.csr import CsrRows
 from nonneg_vectors.storage.embeddings import Embeddings
 
@@ -84,7 +84,8 @@ class RowFiles:
         ends = np.cumsum(padded)
         levels = np.zeros(int(ends[-1]) if len(ends) else 0, np.uint16)
         places = np.arange(len(owners)) + (ends - padded - embeddings.indptr[:-1])[owners]
-        levels[places] = np.clip(np.rint(embeddings.values / worth[owners]), 1, LEVELS)
+        levels[places] = own = np.clip(np.rint(embeddings.values / worth[owners]), 1, LEVELS)
+        worth = np.sqrt(_squares(embeddings.values, owners, len(worth)) / _squares(own, owners, len(worth)))
         records = np.zeros(len(embeddings), self._record)
         records["at"], records["worth"] = at + (ends - padded) // 2 * 3, worth
         records["bits"] = np.packbits(there, axis=1)
@@ -128,6 +129,11 @@ class RowFiles:
         at = records["at"].astype(np.int64) + place // 2 * 3
         triples = self._values[at[:, None] + np.arange(3)]
         return rows, _levels(triples).reshape(-1, 2)[np.arange(len(rows)), place % 2] * records["worth"]
+
+
+def _squares(values: Floats, owners: Numbers, count: int) -> Doubles:
+    """Return the squared length of every row, which a level's worth keeps."""
+    return np.maximum(np.bincount(owners, values.astype(np.float64) ** 2, count), 1e-30)
 
 
 _NONE: Bytes = np.zeros(0, np.uint8)

@@ -30,11 +30,13 @@ def ascending(indices: ArrayLike, values: ArrayLike) -> SparseWeights:
 FEW = 16  # dimensions of a query whose answer candidates by likeness would miss: it is asked exactly
 CANDIDATES = 400  # of a first stage, at least; so many times `k` where that is more:
 TIMES = 10
+EACH = 500  # vectors of a small index, of which one more is a candidate beside half of these
 
 
-def candidates_for(k: int) -> int:
-    """Return how many candidates the second stage ranks for k hits."""
-    return max(CANDIDATES, TIMES * k)
+def candidates_for(k: int, vectors: int | None = None) -> int:
+    """Return how many candidates the second stage ranks for k hits; fewer of a small index."""
+    enough = CANDIDATES if vectors is None else min(CANDIDATES, CANDIDATES // 2 + vectors // EACH)
+    return max(enough, TIMES * k)
 
 
 Payload: TypeAlias = Mapping[str, Any]

@@ -8,13 +8,10 @@ from typing import Any
 from nonneg_core.errors import (
     ConfigInvalid,
     DataInvalid,
-    FingerprintMismatch,
     ModelNotFound,
     NotFound,
     ParameterInvalid,
 )
-from nonneg_runtime.bundle.bundle_folder import located, shipped_names
-from nonneg_runtime.bundle.manifest import read_manifest
 from nonneg_runtime.words.column_facts import names_of, statistics_of
 from nonneg_server.models.explanation import Queried
 from nonneg_server.models.served_models import Registry
@@ -54,20 +51,6 @@ class ServedIndex:
             field="model",
             value=described.model,
         )
-
-
-def shipped_model(name: str, fingerprint: str, given: str | None = None) -> str:
-    """Return the model that an index's vectors are of: the one that was given, else one that comes with nonneg."""
-    for model in shipped_names() if given is None else [given]:
-        if read_manifest(located(model)).fingerprint == fingerprint:
-            return model
-    raise FingerprintMismatch(
-        f"the index is of model {name} ({fingerprint[:8]}), "
-        + (f"not of {given}" if given else "which does not come with nonneg"),
-        fix="give --model the bundle that it was made with",
-        field="model",
-        value=given,
-    )
 
 
 def index_of(state: Any) -> ServedIndex:

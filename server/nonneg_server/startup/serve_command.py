@@ -97,7 +97,7 @@ def with_model_of_index(settings: Settings) -> Settings:
     """Return settings that serve the model of the index, where no other one is named."""
     if settings.index is None or settings.model:
         return settings
-    from nonneg_server.models.served_index import shipped_model
+    from nonneg_runtime.words.column_facts import shipped_model
     from nonneg_vectors.search.index import Index
 
     with Index.open(settings.index) as index:

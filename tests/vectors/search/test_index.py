@@ -74,7 +74,7 @@ def test_the_nearest_are_those_that_brute_force_finds(index, vectors, stored, i)
     hits = index.search(vectors[i], k=10)
     same(hits, brute(stored, vectors[i].numpy()[0], 10))
     assert hits[0].id == vectors.ids[i]
-    assert hits[0].score == pytest.approx(1, abs=1e-3)
+    assert hits[0].score == pytest.approx(1, abs=1e-5)
 
 
 def test_the_reasons_are_the_largest_parts_of_the_score(index, vectors, stored):
@@ -127,7 +127,7 @@ def test_what_is_added_again_replaces_what_was_there(random_embeddings, tmp_path
         assert len(index) == 20
         hit = index.search(second[4], k=1)[0]
         assert (hit.id, hit.payload) == (first.ids[4], {"round": 2})
-        assert hit.score == pytest.approx(1, abs=1e-3)
+        assert hit.score == pytest.approx(1, abs=1e-5)
 
 
 def test_what_is_deleted_is_not_found(random_embeddings, tmp_path):
@@ -193,7 +193,7 @@ def test_vectors_that_are_not_of_length_one_are_made_so(random_embeddings, tmp_p
     longer = replace(raw, values=raw.values * 7)
     with Index.open(tmp_path / "x", like=longer) as index:
         index.add(longer)
-        assert index.search(longer[2], k=1)[0].score == pytest.approx(1, abs=1e-3)
+        assert index.search(longer[2], k=1)[0].score == pytest.approx(1, abs=1e-5)
 
 
 def test_a_zero_vector_may_be_stored_and_is_near_to_nothing(tmp_path):
