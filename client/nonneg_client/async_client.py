@@ -110,9 +110,9 @@ class AsyncClient:
         content = await asyncio.to_thread(transport.request_of, read, dimensions, model)
         return transport.query_of(await self._posted(QUERY, content), read)
 
-    async def search(self, query: Source, k: int = 10, **wanted: Unpack[transport.Wanted]) -> Hits:
+    async def search(self, query: Source, k: int = 10, **options: Unpack[transport.Wanted]) -> Hits:
         """Return the nearest photos of the server's index to an image or an expression, as `Index.search` does."""
-        content = await asyncio.to_thread(transport.search_of, query, k, wanted)
+        content = await asyncio.to_thread(transport.search_of, query, k, options)
         return transport.hits_of(await self._posted(transport.SEARCH_PATH, content))
 
     async def dimensions(

@@ -133,9 +133,9 @@ class Client(Embedder):
         read = parse(expression)
         return transport.query_of(self._posted(QUERY, transport.request_of(read, dimensions, model)), read)
 
-    def search(self, query: Source, k: int = 10, **wanted: Unpack[transport.Wanted]) -> Hits:
+    def search(self, query: Source, k: int = 10, **options: Unpack[transport.Wanted]) -> Hits:
         """Return the nearest photos of the server's index to an image or an expression, as `Index.search` does."""
-        return transport.hits_of(self._posted(transport.SEARCH_PATH, transport.search_of(query, k, wanted)))
+        return transport.hits_of(self._posted(transport.SEARCH_PATH, transport.search_of(query, k, options)))
 
     def dimensions(
         self, model: str | None = None, *, sort: str = "dimension", named: bool = False, contains: str | None = None

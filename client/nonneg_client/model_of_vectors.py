@@ -25,9 +25,9 @@ def statistics_of(fingerprint: str, bundle: str | os.PathLike[str] | None = None
     return statistics_shipped(fingerprint) if bundle is None else statistics_in(bundle_of(fingerprint, bundle))
 
 
-def shipped_name(held: Description) -> str:
+def shipped_name(description: Description) -> str:
     """Return the model that comes with nonneg and made an index's vectors; raises where none did."""
-    return shipped_model(held.model, held.fingerprint)
+    return shipped_model(description.model, description.fingerprint)
 
 
 def bundle_of(fingerprint: str, bundle: str | os.PathLike[str]) -> Bundle:

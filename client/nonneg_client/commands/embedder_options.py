@@ -46,7 +46,7 @@ class EmbedderOptions:
             return local(None if self.bundle == DEFAULT_BUNDLE else self.bundle)
         return Client(self.url, api_key=self.api_key, timeout=self.timeout, **tuning)
 
-    def for_index(self, held: Description | None, model: str | None) -> tuple[Embedder, str | None]:
+    def for_index(self, description: Description | None, model: str | None) -> tuple[Embedder, str | None]:
         """Return what embeds for an index, and under which name: its own model, if one is served.
 
         Where no address was given and no server answers, a model that comes with nonneg embeds in this process.
@@ -57,40 +57,40 @@ class EmbedderOptions:
         if self.bundle is not None:
             return embedder, model
         try:
-            served = embedder.model(model) if held is None or model else self._same(embedder, held)
+            served = embedder.model(model) if description is None or model else self._same(embedder, description)
         except ConnectionFailed:
             if self.chosen:
                 return embedder, model
             embedder.close()
-            return self._here(held), model
+            return self._here(description), model
         except BaseException:
             embedder.close()
             raise
         return embedder, served.name
 
-    def _same(self, embedder: Embedder, held: Description) -> Model:
+    def _same(self, embedder: Embedder, description: Description) -> Model:
         """Return the served model of an index."""
         from nonneg_core.errors import FingerprintMismatch
         from nonneg_vectors.storage.embeddings import model_label
 
         served = embedder.served()
         for one in served:
-            if one.fingerprint == held.fingerprint:
+            if one.fingerprint == description.fingerprint:
                 return one
         raise FingerprintMismatch(
-            f"the index is of model {model_label(held.model, held.fingerprint)}, and {self.url} serves "
+            f"the index is of model {model_label(description.model, description.fingerprint)}, and {self.url} serves "
             + ", ".join(model_label(one.name, one.fingerprint) for one in served),
             fix="serve the model it was made with, give its --bundle, or make another: nonneg index PHOTOS -o NEW",
             field="fingerprint",
-            value=held.fingerprint,
+            value=description.fingerprint,
         )
 
-    def _here(self, held: Description | None) -> Embedder:
+    def _here(self, description: Description | None) -> Embedder:
         """Open the model of an index that comes with nonneg; the default one for a new index."""
         from nonneg_client.embedder import local
         from nonneg_client.model_of_vectors import shipped_name
 
-        name = shipped_name(held) if held is not None else SHIPPED_BUNDLES[1]
+        name = shipped_name(description) if description is not None else SHIPPED_BUNDLES[1]
         click.echo(f"no server at {self.url}: {name} embeds in this process", err=True)
         return local(name)
 

@@ -162,10 +162,10 @@ class Wanted(TypedDict, total=False):
     matches_only: bool
 
 
-def search_of(query: Source, k: int, wanted: Wanted) -> bytes:
+def search_of(query: Source, k: int, options: Wanted) -> bytes:
     """Return the body of the request: an image as it is, or an expression with its photos, which are read here."""
-    given = {name: value for name, value in wanted.items() if value is not None}
-    if isinstance(query, str) and not os.path.exists(query):  # noqa: PTH110  a long expression is no path
+    given = {name: value for name, value in options.items() if value is not None}
+    if isinstance(query, str) and not os.path.exists(query):  # noqa: PTH110  an expression may be too long for a path
         expression = parse(query)
         photos = {photo.name: _base64(_bytes(photo)) for photo in expression.photos()}
         return json.dumps({"expression": str(expression), "images": photos, "k": k, **given}).encode()

@@ -139,9 +139,9 @@ class LocalEngine(Engine):
             query = "SELECT row, id FROM photos WHERE id IN (SELECT value FROM json_each(?)) ORDER BY row"
             named = self._database.execute(query, (json.dumps(list(ids)),)).fetchall()
             rows = self._rows.take(np.array([row for row, _ in named], np.int64))
-        held = self.description
+        profile = self.description
         names = tuple(name for _, name in named)
-        return Embeddings(*rows, held.dimensions, held.fingerprint, held.model, names)
+        return Embeddings(*rows, profile.dimensions, profile.fingerprint, profile.model, names)
 
     def payloads(self) -> dict[str, Payload]:
         with self._asking:
@@ -178,8 +178,8 @@ class LocalEngine(Engine):
         if few:
             sums = np.minimum.reduce([self._sums(part) for part in parts])[allowed]
             return allowed[largest_first(sums, np.flatnonzero(sums > 0), depth)]
-        first, asked = self._first_stage(state), round(depth * state.rows / len(allowed))
-        near = np.unique(np.concatenate([first.candidates(weights, asked) for weights in self._dense(parts)]))
+        first, depth = self._first_stage(state), round(depth * state.rows / len(allowed))
+        near = np.unique(np.concatenate([first.candidates(weights, depth) for weights in self._dense(parts)]))
         return near if len(allowed) == state.rows else np.intersect1d(near, allowed, assume_unique=True)
 
     def _sums(self, part: SparseWeights) -> Floats:
@@ -333,8 +333,8 @@ class LocalEngine(Engine):
             extent = Extent()
             for start in range(0, len(alive), AT_ONCE):
                 rows = before.take(alive[start : start + AT_ONCE])
-                held = self.description
-                extent = after.append(Embeddings(*rows, held.dimensions, held.fingerprint), extent)
+                profile = self.description
+                extent = after.append(Embeddings(*rows, profile.dimensions, profile.fingerprint), extent)
             numbers = zip(range(len(alive)), alive.tolist(), strict=True)  # rising: no two rows have one number
             self._database.executemany("UPDATE photos SET row = ? WHERE row = ?", numbers)
             changes = (*extent, after.generation)

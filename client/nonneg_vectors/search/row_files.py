@@ -32,7 +32,7 @@ class Extent(NamedTuple):
 
 
 class RowFiles:
-    """Both files, mapped into memory up to an extent; `generation` counts how often they were written anew."""
+    """Both files, mapped into memory up to an extent; `generation` counts how often they were written again."""
 
     def __init__(self, folder: Path, dimensions: int, generation: int = 0) -> None:
         self.generation = generation
@@ -104,8 +104,8 @@ class RowFiles:
         sizes = (counts + 1) // 2 * 3
         starts = records["at"].astype(np.int64)
         spans = zip(starts.tolist(), (starts + sizes).tolist(), strict=True)
-        held = self._values.data
-        triples = np.frombuffer(b"".join([held[start:end] for start, end in spans]), np.uint8).reshape(-1, 3)
+        content = self._values.data
+        triples = np.frombuffer(b"".join([content[start:end] for start, end in spans]), np.uint8).reshape(-1, 3)
         levels = _levels(triples)
         if odd := np.flatnonzero(counts % 2).tolist():
             levels = np.delete(levels, np.cumsum(counts + counts % 2)[odd] - 1)

@@ -75,7 +75,9 @@ def _body(kind: type[Asked], **more: Any) -> Schema:
 
 
 @query_router.post("/query", summary="Read an expression: the vectors to search with, and the dimensions to leave out")
-@documented(QueryAnswer, EXAMPLES["queried"], body=lambda: body({"application/json": _body(QueryRequest, dimensions=8)}))
+@documented(
+    QueryAnswer, EXAMPLES["queried"], body=lambda: body({"application/json": _body(QueryRequest, dimensions=8)})
+)
 async def post_query(request: Request) -> Response:
     content = await read_body(request, request.app.state.settings.max_body)
     limits = request.app.state.settings.limits
@@ -109,9 +111,9 @@ async def post_search(request: Request) -> Response:
         nonlocal expression, given
         if "expression" not in fields:
             return native.from_object(Search, fields, limits)
-        asked, expression, given = _read(SearchRequest, fields, limits)
+        body_fields, expression, given = _read(SearchRequest, fields, limits)
         return [], Search(
-            **{name: getattr(asked, name) for name in asked.model_fields_set & Search.model_fields.keys()}
+            **{name: getattr(wanted, name) for name in body_fields.model_fields_set & Search.model_fields.keys()}
         )
 
     images, search = await native.read_request(request, Search, read_object)
@@ -158,7 +160,7 @@ def _texts(bundle: Bundle, expression: Expression) -> dict[Words, Text]:
 
 
 def _read(kind: type[A], given: dict[str, Any], limits: Limits) -> tuple[A, Expression, dict[Photo, Incoming]]:
-    """Return what is asked, read; and its photos, each of which must be given or be a link."""
+    """Return what is wanted, read; and its photos, each of which must be given or be a link."""
     query = from_json(kind, given)
     expression = parse(query.expression)
     if query.expression in query.images:  # a photo's name that is a word

@@ -61,18 +61,20 @@ def index_of(state: Any) -> ServedIndex:
     return index
 
 
-def searched(state: Any, index: ServedIndex, asked: Queried, search: Search) -> dict[str, Any]:
+def searched(state: Any, index: ServedIndex, meaning: Queried, search: Search) -> dict[str, Any]:
     """Return the answer of POST /search."""
-    query = Query(asked.expression, asked.resolved, asked.dimensions, asked.manifest.fingerprint, asked.chance)
+    query = Query(
+        meaning.expression, meaning.resolved, meaning.dimensions, meaning.manifest.fingerprint, meaning.chance
+    )
     options = search.model_dump(exclude={"k"})
     try:
         hits = index.index.search(query, search.k, **options)
     except (ConfigInvalid, DataInvalid) as error:
         raise ParameterInvalid(error.message, fix=error.fix, field=error.field, value=error.value) from error
     return {
-        "model": asked.manifest.name,
-        "fingerprint": asked.manifest.fingerprint,
-        "dimensions": asked.dimensions,
+        "model": meaning.manifest.name,
+        "fingerprint": meaning.manifest.fingerprint,
+        "dimensions": meaning.dimensions,
         "exact": hits.exact,
         "hits": [_as_json(state, hit) for hit in hits],
     }

@@ -101,8 +101,8 @@ def with_model_of_index(settings: Settings) -> Settings:
     from nonneg_vectors.search.index import Index
 
     with Index.open(settings.index) as index:
-        held = index.description
-    return settings.model_copy(update={"model": (shipped_model(held.model, held.fingerprint),)})
+        description = index.description
+    return settings.model_copy(update={"model": (shipped_model(description.model, description.fingerprint),)})
 
 
 def about_decoding(decode: str) -> list[str]:
