@@ -89,7 +89,7 @@ def main() -> None:
 
 
 def sizes(most: int) -> list[int]:
-    return [*(count for count in (10_000, 30_000, 100_000) if count < most), most]
+    return [*(count for count in (10_000, 100_000) if count < most), most]
 
 
 def real(every: Embeddings, keep: int | None, queries: int) -> dict[str, float]:

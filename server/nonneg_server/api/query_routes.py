@@ -113,7 +113,7 @@ async def post_search(request: Request) -> Response:
             return native.from_object(Search, fields, limits)
         body_fields, expression, given = _read(SearchRequest, fields, limits)
         return [], Search(
-            **{name: getattr(wanted, name) for name in body_fields.model_fields_set & Search.model_fields.keys()}
+            **{name: getattr(body_fields, name) for name in body_fields.model_fields_set & Search.model_fields.keys()}
         )
 
     images, search = await native.read_request(request, Search, read_object)
