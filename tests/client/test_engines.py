@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from nonneg_core.errors import DataInvalid, FingerprintMismatch
 from nonneg_vectors import Embeddings
-from nonneg_vectors.search import local_engine, vector_engine
+from nonneg_vectors.search import converters, local_engine, vector_engine
 from nonneg_vectors.search.attributes import holds
 from nonneg_vectors.search.index import Index, describe
 from nonneg_vectors.search.vector_engine import Description, Engine
@@ -192,3 +193,20 @@ def test_it_remembers_whose_vectors_it_holds(make, vectors):
         make("remembered", Description("other", 64))
     with pytest.raises(DataInvalid):
         make("never_made", None)
+
+
+def test_the_sql_of_the_docs_finds_what_the_engine_finds(request, vectors, payloads):
+    (make,) = pgvector(request)
+    with Index(make("photos", describe(vectors))) as index:
+        index.add(vectors, payloads)
+        text = Path("docs/search-at-scale.md").read_text().partition("```sql\n")[2].partition("```")[0]
+        index_sql, select_sql, _ = text.split(";")
+        connection = index.engine._connection
+        connection.execute(index_sql)
+        query = vectors[7]
+        (vector,), (row,) = converters.pgvector(query), query.numpy() > 0
+        given = {"query": vector, "active": "".join("01"[bit] for bit in row.tolist())}
+        typed = select_sql.replace(":query", "%(query)s::sparsevec").replace(":active", "%(active)s::bit(64)")
+        found = [name for name, _ in connection.execute(typed, given)]
+        assert found[0] == vectors.ids[7]
+        assert len(set(found) & {hit.id for hit in index.search(query, 10)}) >= 9  # its graph is approximate

@@ -103,7 +103,8 @@ def embeds(command: Command) -> Command:
 
     @wraps(command)
     def wrapped(*args: Any, url: str, api_key: str | None, timeout: float, bundle: str | None, **rest: Any) -> Any:
-        chosen = click.get_current_context().get_parameter_source("url") is not click.core.ParameterSource.DEFAULT
+        source = click.get_current_context().get_parameter_source("url")
+        chosen = source not in (click.core.ParameterSource.DEFAULT, click.core.ParameterSource.DEFAULT_MAP)
         return command(*args, through=EmbedderOptions(url, api_key, timeout, bundle, chosen), **rest)
 
     for option in (
