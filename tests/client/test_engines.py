@@ -196,8 +196,8 @@ def test_it_remembers_whose_vectors_it_holds(make, vectors):
 
 
 def test_the_sql_of_the_docs_finds_what_the_engine_finds(request, vectors, payloads):
-    (make,) = pgvector(request)
-    with Index(make("photos", describe(vectors))) as index:
+    engines = pgvector(request)
+    with Index(next(engines)("photos", describe(vectors))) as index:
         index.add(vectors, payloads)
         text = Path("docs/search-at-scale.md").read_text().partition("```sql\n")[2].partition("```")[0]
         index_sql, select_sql, _ = text.split(";")
@@ -210,3 +210,4 @@ def test_the_sql_of_the_docs_finds_what_the_engine_finds(request, vectors, paylo
         found = [name for name, _ in connection.execute(typed, given)]
         assert found[0] == vectors.ids[7]
         assert len(set(found) & {hit.id for hit in index.search(query, 10)}) >= 9  # its graph is approximate
+    assert list(engines) == []  # the database is stopped

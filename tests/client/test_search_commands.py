@@ -595,11 +595,11 @@ def test_several_numbers_may_be_asked_for_whole_or_not(run, dated, photos):
 def test_a_photo_that_is_gone_is_named_until_it_is_pruned(run, photos, tmp_path):
     shutil.copytree(photos / "cat", tmp_path / "photos")
     first = run("index", tmp_path / "photos", "-o", tmp_path / "x.index")
-    assert "gone" not in first.stdout
+    assert "gone:" not in first.stdout
     (tmp_path / "photos" / "cat-0.jpg").unlink()
     assert "1 gone: --prune" in run("index", tmp_path / "photos", "-o", tmp_path / "x.index").stdout
     assert "1 forgotten" in run("index", tmp_path / "photos", "-o", tmp_path / "x.index", "--prune").stdout
-    assert "gone" not in run("index", tmp_path / "photos", "-o", tmp_path / "x.index").stdout
+    assert "gone:" not in run("index", tmp_path / "photos", "-o", tmp_path / "x.index").stdout
 
 
 def test_a_cell_that_makes_its_column_text_is_named_with_its_line(tmp_path):
