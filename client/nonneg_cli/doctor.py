@@ -33,7 +33,7 @@ EXTRAS = {
     "server": ("fastapi", "uvicorn", "orjson", "pydantic-settings", "python-multipart"),
     "training": ("torch", "torchvision", "onnxscript", "safetensors", "scikit-learn"),
     "export": ("onnx", "matplotlib"),
-    "search": ("qdrant-edge-py", "scipy"),
+    "search": ("faiss-cpu", "scipy"),
     "scale": ("pyarrow",),
     "cloud": ("fsspec",),
     "ray": ("ray",),

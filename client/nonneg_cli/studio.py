@@ -8,7 +8,6 @@ import click
 
 if TYPE_CHECKING:
     from nonneg_server.startup.server_settings import Settings
-    from nonneg_vectors.curation.collection import Collection
 
 
 @click.command()
@@ -48,6 +47,7 @@ def studio(
       nonneg studio photos/ --model photo-fast --port 9000
       nonneg studio photos.index
     """
+    from nonneg_runtime.words.column_facts import shipped_model
     from nonneg_server.startup.serve_command import run
     from nonneg_server.startup.setting_sources import read_settings
     from nonneg_vectors.curation.collection import read_collection
@@ -61,7 +61,8 @@ def studio(
     if not _is_index(images):
         update_index(images, index, model, quiet=quiet)
     collection = read_collection(index)
-    run(settings.model_copy(update={"model": (model_of(collection, model),)}), collection)
+    served = shipped_model(collection.vectors.model, collection.vectors.fingerprint, model)
+    run(settings.model_copy(update={"model": (served,), "index": index}), collection)
 
 
 def check_private(settings: "Settings") -> None:
@@ -76,25 +77,6 @@ def check_private(settings: "Settings") -> None:
         fix="`nonneg key me > keys.txt` prints a key; set NONNEG_API_KEY_FILE=keys.txt, or say --without-key",
         field="host",
         value=settings.host,
-    )
-
-
-def model_of(collection: "Collection", given: str | None) -> str:
-    """Return the model that a collection's vectors are of: the one that was given, else one that comes with nonneg."""
-    from nonneg_core.errors import FingerprintMismatch
-    from nonneg_runtime.bundle.bundle_folder import located, shipped_names
-    from nonneg_runtime.bundle.manifest import read_manifest
-
-    vectors = collection.vectors
-    for name in shipped_names() if given is None else [given]:
-        if read_manifest(located(name)).fingerprint == vectors.fingerprint:
-            return name
-    raise FingerprintMismatch(
-        f"the index is of model {vectors.model} ({vectors.fingerprint[:8]}), "
-        + (f"not of {given}" if given else "which does not come with nonneg"),
-        fix="give --model the bundle that it was made with",
-        field="model",
-        value=given,
     )
 
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from nonneg_client.embedder import Model, OnError
-from nonneg_client.sources.image_sources import ImageSources, Item
+from nonneg_client.sources.image_sources import ImageSources, Item, Source
 from nonneg_client.wire import transport
 from nonneg_client.wire.answer_limits import AsyncDeadline, Gathered
 from nonneg_client.wire.batch_exchange import Reply, Send, batched, exchange, load, next_step
@@ -20,7 +20,7 @@ from nonneg_core.errors import NonnegError, ResponseInvalid
 from nonneg_core.process.long_runs import bounded_map
 from nonneg_core.terminal.progress import Progress
 from nonneg_vectors.expressions.expression_parser import parse
-from nonneg_vectors.search.query_and_hits import Query
+from nonneg_vectors.search.query_and_hits import Hits, Query
 from nonneg_vectors.storage.bits import BitForm
 from nonneg_vectors.storage.results import BatchResult
 
@@ -110,12 +110,12 @@ class AsyncClient:
         """Return what an expression stands for, as the server reads it; photos are read here and sent along."""
         read = parse(expression)
         content = await asyncio.to_thread(transport.request_of, read, dimensions, self.settings.pinned(model))
-        try:
-            return transport.query_of(
-                transport.json_of(await self._answer("POST", QUERY, content=content, headers=transport.JSON)), read
-            )
-        except self._errors as error:
-            raise transport.failure_of(error, self.settings) from error
+        return transport.query_of(await self._posted(QUERY, content), read)
+
+    async def search(self, query: Source, k: int = 10, **options: Unpack[transport.Wanted]) -> Hits:
+        """Return the nearest photos of the server's index to an image or an expression, as `Index.search` does."""
+        content = await asyncio.to_thread(transport.search_of, query, k, options)
+        return transport.hits_of(await self._posted(transport.SEARCH_PATH, content))
 
     async def dimensions(
         self, model: str | None = None, *, sort: str = "dimension", named: bool = False, contains: str | None = None
@@ -179,6 +179,12 @@ class AsyncClient:
     async def _get(self, path: str) -> Any:
         try:
             return transport.json_of(await self._answer("GET", path))
+        except self._errors as error:
+            raise transport.failure_of(error, self.settings) from error
+
+    async def _posted(self, path: str, content: bytes) -> Any:
+        try:
+            return transport.json_of(await self._answer("POST", path, content=content, headers=transport.JSON))
         except self._errors as error:
             raise transport.failure_of(error, self.settings) from error
 

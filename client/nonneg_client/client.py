@@ -11,9 +11,9 @@ from queue import SimpleQueue
 from typing import Any, TypeVar, Unpack
 
 from nonneg_client.embedder import Embedder, Model
-from nonneg_client.sources.image_sources import Item
+from nonneg_client.sources.image_sources import Item, Source
 from nonneg_client.wire import transport
-from nonneg_client.wire.answer_limits import Gathered, ReadDeadline
+from nonneg_client.wire.answer_limits import Gathered, ReadDeadline, readable
 from nonneg_client.wire.batch_exchange import Reply, Send, batched, exchange, load, next_step
 from nonneg_client.wire.client_settings import RateController, Tuning, settings
 from nonneg_client.wire.protocol import PATH, Options
@@ -21,7 +21,7 @@ from nonneg_client.wire.transport import QUERY_PATH as QUERY
 from nonneg_core.errors import ConnectionFailed, NonnegError, ResponseInvalid
 from nonneg_core.process.long_runs import bounded_map
 from nonneg_vectors.expressions.expression_parser import parse
-from nonneg_vectors.search.query_and_hits import Query
+from nonneg_vectors.search.query_and_hits import Hits, Query
 from nonneg_vectors.storage.bits import BitForm
 from nonneg_vectors.storage.results import BatchResult
 
@@ -125,11 +125,20 @@ class Client(Embedder):
         """Return the server's model of this name, without one its default model."""
         return Model.of(self._get(transport.model_path(self.settings.pinned(name))))
 
+    def served(self) -> list[Model]:
+        """Return the models that the server serves, the default one first."""
+        with readable("a list of models"):
+            return [Model.of(entry) for entry in self.models()["models"]]
+
     def query(self, expression: str, dimensions: int | None = None, *, model: str | None = None) -> Query:
         """Return what an expression stands for, as the server reads it; photos are read here and sent along."""
         read = parse(expression)
         content = transport.request_of(read, dimensions, self.settings.pinned(model))
         return transport.query_of(self._posted(QUERY, content), read)
+
+    def search(self, query: Source, k: int = 10, **options: Unpack[transport.Wanted]) -> Hits:
+        """Return the nearest photos of the server's index to an image or an expression, as `Index.search` does."""
+        return transport.hits_of(self._posted(transport.SEARCH_PATH, transport.search_of(query, k, options)))
 
     def dimensions(
         self, model: str | None = None, *, sort: str = "dimension", named: bool = False, contains: str | None = None

@@ -180,6 +180,10 @@ class Embedder(ABC):
     def model(self, name: str | None = None) -> Model:
         """Return the model of this name; without one that with which images are embedded by default."""
 
+    def served(self) -> list[Model]:
+        """Return all models that can be asked."""
+        return [self.model()]
+
     @abstractmethod
     def query(self, expression: str, dimensions: int | None = None, *, model: str | None = None) -> Query:
         """Read an expression, `photo.jpg + dim:goldfish !dim:40`, as weightings of the first `dimensions`."""

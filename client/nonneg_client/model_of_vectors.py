@@ -11,12 +11,12 @@ from nonneg_core.errors import FingerprintMismatch
 from nonneg_runtime.bundle.bundle_folder import Bundle, open_bundle, shipped_names
 from nonneg_runtime.bundle.head_file import fitted_on
 from nonneg_runtime.words.column_facts import names_of as names_in
-from nonneg_runtime.words.column_facts import names_shipped, statistics_shipped
+from nonneg_runtime.words.column_facts import names_shipped, shipped_model, statistics_shipped
 from nonneg_runtime.words.column_facts import statistics_of as statistics_in
 from nonneg_vectors.expressions.weightings import ColumnStatistics
 from nonneg_vectors.search.index import Index as PlainIndex
 from nonneg_vectors.search.query_and_hits import DimensionNames
-from nonneg_vectors.search.vector_engine import Engine
+from nonneg_vectors.search.vector_engine import Description, Engine
 
 
 def names_of(fingerprint: str, bundle: str | os.PathLike[str] | None = None) -> DimensionNames:
@@ -27,6 +27,11 @@ def names_of(fingerprint: str, bundle: str | os.PathLike[str] | None = None) -> 
 def statistics_of(fingerprint: str, bundle: str | os.PathLike[str] | None = None) -> ColumnStatistics | None:
     """Return a bundle's statistics, or without one those of the shipped model of this fingerprint; None of another."""
     return statistics_shipped(fingerprint) if bundle is None else statistics_in(bundle_of(fingerprint, bundle))
+
+
+def shipped_name(description: Description) -> str:
+    """Return the model that comes with nonneg and made an index's vectors; raises where none did."""
+    return shipped_model(description.model, description.fingerprint)
 
 
 def bundle_of(fingerprint: str, bundle: str | os.PathLike[str]) -> Bundle:

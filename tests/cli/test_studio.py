@@ -12,15 +12,20 @@ from PIL import Image
 from pydantic import ConfigDict, TypeAdapter, with_config
 from typing_extensions import TypedDict
 
-from nonneg_cli.studio import index_of, model_of, studio, update_index
+from nonneg_cli.studio import index_of, studio, update_index
 from nonneg_core.errors import ConfigInvalid, DataInvalid, FingerprintMismatch
 from nonneg_runtime.bundle.bundle_folder import open_bundle
+from nonneg_runtime.words.column_facts import shipped_model
 from nonneg_server.studio.folder import groups_of, id_of
 from nonneg_vectors.curation.collection import read_collection
 from nonneg_vectors.search.index import Index
 from nonneg_vectors.storage.embeddings import Embeddings
 
-pytest.importorskip("qdrant_edge")
+pytest.importorskip("faiss")
+
+
+def model_of(collection, given=None):
+    return shipped_model(collection.vectors.model, collection.vectors.fingerprint, given)
 
 
 def photo(path: Path, seed: int) -> None:
@@ -76,7 +81,7 @@ def test_what_is_new_is_embedded_and_what_is_gone_is_forgotten(tmp_path: Path, m
     collection = read_collection(index)
     assert collection.ids == ("0.png", "2.png", "3.png")
     assert collection.root == str(folder)
-    assert model_of(collection, None) == "photo-fast"
+    assert model_of(collection) == "photo-fast"
     steps: list[tuple[int, int | None]] = []
     sections = groups_of(collection, {}, lambda done, of: steps.append((done, of)))
     assert steps[-1] == (3, 3)
@@ -141,8 +146,8 @@ def test_an_index_is_opened_with_the_model_it_was_made_with_or_not_at_all(tmp_pa
         with Index.open(place, like=rows) as index:
             index.add(rows.named(["a.jpg", "b.jpg"]))
     assert index_of((str(tmp_path / "ours"),), None) == tmp_path / "ours"
-    assert model_of(read_collection(tmp_path / "ours"), None) == "photo"
+    assert model_of(read_collection(tmp_path / "ours")) == "photo"
     with pytest.raises(FingerprintMismatch, match="not of photo-fast"):
         model_of(read_collection(tmp_path / "ours"), "photo-fast")
     with pytest.raises(FingerprintMismatch, match="does not come with nonneg"):
-        model_of(read_collection(tmp_path / "foreign"), None)
+        model_of(read_collection(tmp_path / "foreign"))

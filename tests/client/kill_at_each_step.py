@@ -21,7 +21,7 @@ CLIENTS = (
     "httpx",
     "pyarrow.fs",
     "pyarrow.parquet",
-    "nonneg_vectors.search.qdrant_local",
+    "nonneg_vectors.search.local_engine",
     "nonneg_vectors.storage.vector_files",
     *(f"nonneg_client.{module}" for module in CLIENT),
 )

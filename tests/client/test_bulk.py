@@ -541,7 +541,7 @@ def test_a_damaged_shard_is_named(run, faulty, folder, tmp_path, name):
 
 
 @pytest.mark.parametrize(
-    ("package", "command", "name"), [("pyarrow", "embed", "x.parquet"), ("qdrant_edge", "index", "x.index")]
+    ("package", "command", "name"), [("pyarrow", "embed", "x.parquet"), ("faiss", "index", "x.index")]
 )
 def test_a_package_that_is_missing_is_told_before_the_work(
     faulty, folder, tmp_path, monkeypatch, package, command, name

@@ -16,7 +16,7 @@ from nonneg_client.engines.pgvector import PgvectorEngine
 from nonneg_client.search import Index
 from nonneg_core.errors import ConfigInvalid, ConnectionFailed, DataInvalid, MissingExtra
 from nonneg_vectors.search.index import describe
-from nonneg_vectors.search.qdrant_local import LocalEngine
+from nonneg_vectors.search.local_engine import LocalEngine
 from nonneg_vectors.search.vector_engine import Engine
 from nonneg_vectors.storage import parquet
 

@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from nonneg_core.errors import DataInvalid, FingerprintMismatch
+from nonneg_vectors import Embeddings
+from nonneg_vectors.search import converters, local_engine, vector_engine
 from nonneg_vectors.search.attributes import holds
 from nonneg_vectors.search.index import Index, describe
 from nonneg_vectors.search.vector_engine import Description, Engine
@@ -23,7 +26,7 @@ Make = Callable[[str, Description | None], Engine]
 
 
 def local(request) -> Iterator[Make]:
-    from nonneg_vectors.search.qdrant_local import LocalEngine
+    from nonneg_vectors.search.local_engine import LocalEngine
 
     folder = request.getfixturevalue("tmp_path_factory").mktemp("local")
     yield lambda name, made_for: LocalEngine(folder / name, made_for)
@@ -71,6 +74,13 @@ def payloads():
 
 
 @pytest.fixture
+def stored(index, vectors):
+    """The vectors as the engine holds them, in the order of `vectors`."""
+    held = index.engine.get(vectors.ids)
+    return held[[held.ids.index(name) for name in vectors.ids]]
+
+
+@pytest.fixture
 def index(make, vectors, payloads, request):
     index = Index(make(f"t{abs(hash(request.node.name))}", describe(vectors)))
     index.add(vectors, payloads)
@@ -83,23 +93,21 @@ def brute(vectors, query, k, keep=lambda i: True):
     return [float(scores[i]) for i in np.argsort(-scores, kind="stable") if scores[i] > 0 and keep(i)][:k]
 
 
-def test_it_answers_as_brute_force_does(index, vectors, payloads):
+def test_it_answers_as_brute_force_does(index, vectors, stored, payloads):
     z = vectors.numpy()
     assert len(index) == N
     for i in (0, 17, 80):
         hits = index.search(vectors[i], k=10)
-        np.testing.assert_allclose([hit.score for hit in hits], brute(vectors, z[i], 10), rtol=1e-4)
+        np.testing.assert_allclose([hit.score for hit in hits], brute(stored, z[i], 10), rtol=1e-4)
         assert hits[0].id == vectors.ids[i]
         assert hits[0].payload == payloads[i]
         parts = vectors.explain(i, vectors.ids.index(hits[1].id))
         assert [d for d, _ in hits[1].reasons] == [d for d, _ in parts[:5]]
-    cut = index.search(vectors[17], k=5, cut=6)
-    np.testing.assert_allclose([hit.score for hit in cut], brute(vectors, z[17], 5), rtol=1e-4)
     hits = index.by_dimensions({3: 1.0, 1: 0.5}, k=8, without=[0, 2])
     query = np.zeros(64, np.float32)
     query[[3, 1]] = 1.0, 0.5
     np.testing.assert_allclose(
-        [hit.score for hit in hits], brute(vectors, query, 8, lambda i: not z[i, [0, 2]].any()), rtol=1e-4
+        [hit.score for hit in hits], brute(stored, query, 8, lambda i: not z[i, [0, 2]].any()), rtol=1e-4
     )
 
 
@@ -138,12 +146,29 @@ def test_it_answers_as_brute_force_does(index, vectors, payloads):
         "not an absent range",
     ],
 )
-def test_conditions_hold(index, vectors, payloads, where, keep):
+def test_conditions_hold(index, vectors, stored, payloads, where, keep):
     assert [holds(payload, where) for payload in payloads] == [keep(payload) for payload in payloads]
     hits = index.search(vectors[7], k=20, where=where)
-    expected = brute(vectors, vectors.numpy()[7], 20, lambda i: keep(payloads[i]))
+    expected = brute(stored, vectors.numpy()[7], 20, lambda i: keep(payloads[i]))
     np.testing.assert_allclose([hit.score for hit in hits], expected, rtol=1e-4)
     assert all(keep(hit.payload) for hit in hits)
+
+
+def test_candidates_come_from_a_first_stage_unless_all_are_compared(index, vectors, stored, payloads, monkeypatch):
+    monkeypatch.setattr(vector_engine, "CANDIDATES", 60)
+    monkeypatch.setattr(local_engine, "ALL", 50)
+    monkeypatch.setattr(local_engine, "ALL_FILTERED", 20)
+    query = Embeddings.from_dense(vectors.numpy()[:40].mean(axis=0), fingerprint=vectors.fingerprint).shorten()
+    z = query.numpy()[0]
+    near, whole = index.search(query, 10), index.search(query, 10, exact=True)
+    assert (near.exact, whole.exact) == (False, True)
+    np.testing.assert_allclose([hit.score for hit in whole], brute(stored, z, 10), rtol=1e-4)
+    assert len({hit.id for hit in near} & {hit.id for hit in whole}) >= 7  # a random one in three would be four
+    dogs = index.search(query, 10, where={"label": "dog"})
+    assert [hit.payload["label"] for hit in dogs] == ["dog"] * 10
+    one = index.by_dimensions({3: 1.0}, 10)
+    assert one.exact  # a query of a few dimensions
+    np.testing.assert_allclose([hit.score for hit in one], brute(stored, np.eye(64)[3], 10), rtol=1e-4)
 
 
 def test_it_replaces_and_forgets(index, vectors, random_embeddings):
@@ -168,3 +193,21 @@ def test_it_remembers_whose_vectors_it_holds(make, vectors):
         make("remembered", Description("other", 64))
     with pytest.raises(DataInvalid):
         make("never_made", None)
+
+
+def test_the_sql_of_the_docs_finds_what_the_engine_finds(request, vectors, payloads):
+    engines = pgvector(request)
+    with Index(next(engines)("photos", describe(vectors))) as index:
+        index.add(vectors, payloads)
+        text = Path("docs/search-at-scale.md").read_text().partition("```sql\n")[2].partition("```")[0]
+        index_sql, select_sql, _ = text.split(";")
+        connection = index.engine._connection
+        connection.execute(index_sql)
+        query = vectors[7]
+        (vector,), (row,) = converters.pgvector(query), query.numpy() > 0
+        given = {"query": vector, "active": "".join("01"[bit] for bit in row.tolist())}
+        typed = select_sql.replace(":query", "%(query)s::sparsevec").replace(":active", "%(active)s::bit(64)")
+        found = [name for name, _ in connection.execute(typed, given)]
+        assert found[0] == vectors.ids[7]
+        assert len(set(found) & {hit.id for hit in index.search(query, 10)}) >= 9  # its graph is approximate
+    assert list(engines) == []  # the database is stopped

@@ -7,7 +7,6 @@ import sys
 import threading
 import time
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,27 +15,23 @@ from click.testing import CliRunner
 from nonneg_cli.table import nonneg
 from nonneg_client.search import Index
 from nonneg_core.errors import FingerprintMismatch, StorageFailed
-from nonneg_vectors.search import qdrant_local
+from nonneg_vectors.search import local_engine
+from nonneg_vectors.search.local_engine import LocalEngine
 
 NONNEG = str(Path(sys.executable).with_name("nonneg"))
 
 
 @pytest.fixture
 def slow_engine(monkeypatch):
-    """An engine that is slow to make a shard; the event is set once it has begun."""
-    real, begun = qdrant_local.import_qdrant(), threading.Event()
+    """An engine that is slow to make a folder; the event is set once it has begun."""
+    make, begun = LocalEngine._make, threading.Event()
 
-    class Slow:
-        load = staticmethod(real.EdgeShard.load)
+    def slow(*args: Any) -> None:
+        begun.set()
+        time.sleep(0.5)
+        make(*args)
 
-        @staticmethod
-        def create(*args: Any) -> Any:
-            begun.set()
-            made = real.EdgeShard.create(*args)
-            time.sleep(0.5)
-            return made
-
-    monkeypatch.setattr(qdrant_local, "import_qdrant", lambda: SimpleNamespace(**vars(real) | {"EdgeShard": Slow}))
+    monkeypatch.setattr(LocalEngine, "_make", slow)
     return begun
 
 
@@ -59,7 +54,12 @@ def test_an_index_that_is_being_made_is_not_removed_by_another(slow_engine, rand
     thread.join()
     with Index.open(tmp_path / "x") as index:
         assert len(index) == 14
-    assert sorted(path.name for path in (tmp_path / "x").iterdir()) == ["index.json", "shard"]
+    assert sorted(path.name for path in (tmp_path / "x").iterdir()) == [
+        "index.json",
+        "photos.sqlite",
+        "rows.0",
+        "values.0",
+    ]
 
 
 def test_one_of_another_model_that_was_made_meanwhile_is_noticed(slow_engine, random_embeddings, tmp_path):
@@ -70,16 +70,28 @@ def test_one_of_another_model_that_was_made_meanwhile_is_noticed(slow_engine, ra
     thread.join()
 
 
-def test_an_index_that_is_open_is_waited_for_and_then_refused(random_embeddings, tmp_path, monkeypatch):
+def test_an_index_is_searched_while_another_process_adds_to_it(random_embeddings, tmp_path):
+    first, second = random_embeddings(9), random_embeddings(5, seed=1).named(list("abcde"))
+    with Index.open(tmp_path / "x", like=first) as writer, Index.open(tmp_path / "x") as reader:
+        writer.add(first)
+        assert len(reader.search(first[0], 20)) > 0
+        writer.add(second)
+        assert reader.search(second[2], 1)[0].id == "c"
+        writer.delete(["c"])
+        assert reader.search(second[2], 1)[0].id != "c"
+
+
+def test_a_change_waits_for_another_process_and_is_then_refused(random_embeddings, tmp_path, monkeypatch):
+    monkeypatch.setattr(local_engine, "PATIENCE", 0.2)
     vectors = random_embeddings(9)
-    index = Index.open(tmp_path / "x", like=vectors)
-    timer = threading.Timer(0.5, index.close)
-    timer.start()
-    with Index.open(tmp_path / "x"):
-        monkeypatch.setattr(qdrant_local, "PATIENCE", 0.2)
-        with pytest.raises(StorageFailed, match="open in another process: wait for it"):
-            Index.open(tmp_path / "x")
-    timer.join()
+    with Index.open(tmp_path / "x", like=vectors) as index, Index.open(tmp_path / "x") as other:
+        with (
+            other.engine._changing(),
+            pytest.raises(StorageFailed, match="is written by another process: wait for it"),
+        ):
+            index.add(vectors)
+        index.add(vectors)
+        assert len(other) == 9
 
 
 def test_a_second_command_is_refused_in_one_sentence_and_reading_goes_on(random_embeddings, tmp_path):

@@ -8,6 +8,7 @@ import json
 import os
 import re
 import shutil
+import socket
 
 import numpy as np
 import pytest
@@ -19,7 +20,14 @@ from nonneg_client import Client
 from nonneg_client.commands.contact_sheets import write_sheet
 from nonneg_client.model_of_vectors import names_of
 from nonneg_client.search import Index
-from nonneg_core.errors import ConfigInvalid, DataInvalid, ExpressionInvalid, FingerprintMismatch, ModelNotFound
+from nonneg_core.errors import (
+    ConfigInvalid,
+    ConnectionFailed,
+    DataInvalid,
+    ExpressionInvalid,
+    FingerprintMismatch,
+    ModelNotFound,
+)
 from nonneg_vectors.search.query_and_hits import Hit
 
 
@@ -280,7 +288,7 @@ def test_when_nothing_can_be_indexed_no_index_is_written(run, tmp_path):
 @pytest.mark.parametrize(
     ("asked", "needless"),
     [
-        (["--more", "3"], ["--cut", "8"]),
+        (["--more", "3"], ["--exact"]),
     ],
 )
 def test_an_option_that_would_be_ignored_is_refused(run, made, asked, needless):
@@ -582,3 +590,39 @@ def test_several_numbers_may_be_asked_for_whole_or_not(run, dated, photos):
     for condition, prices in (("price=9.5,12", {9.5, 12}), ("price!=9.5,12", {9, 10, 10.5, 11, 11.5, 12.5, None})):
         found = run("search", index, photos / "cat" / "cat-0.jpg", "--where", condition, "-k", 99, "--json")
         assert {hit["payload"].get("price") for hit in json.loads(found.stdout)["hits"]} == prices
+
+
+def test_a_photo_that_is_gone_is_named_until_it_is_pruned(run, photos, tmp_path):
+    shutil.copytree(photos / "cat", tmp_path / "photos")
+    first = run("index", tmp_path / "photos", "-o", tmp_path / "x.index")
+    assert "gone:" not in first.stdout
+    (tmp_path / "photos" / "cat-0.jpg").unlink()
+    assert "1 gone: --prune" in run("index", tmp_path / "photos", "-o", tmp_path / "x.index").stdout
+    assert "1 forgotten" in run("index", tmp_path / "photos", "-o", tmp_path / "x.index", "--prune").stdout
+    assert "gone:" not in run("index", tmp_path / "photos", "-o", tmp_path / "x.index").stdout
+
+
+def test_a_cell_that_makes_its_column_text_is_named_with_its_line(tmp_path):
+    from nonneg_vectors.search.attributes import read_attributes
+
+    (tmp_path / "p.csv").write_text("path,price,brand\na.jpg,1\nb.jpg,2.5\nc.jpg,n/a,x\nd.jpg,4,y\n")
+    table = read_attributes(tmp_path / "p.csv", tmp_path)
+    assert table.kinds == {"price": "text", "brand": "text"}
+    (doubt,) = table.doubts
+    assert "p.csv, line 4: price='n/a' is not a number as the other cells are" in doubt
+
+
+@pytest.mark.slow
+def test_without_a_server_the_shipped_model_of_the_index_embeds(photos, tmp_path, monkeypatch):
+    monkeypatch.delenv("NONNEG_URL", raising=False)
+    index, photo = tmp_path / "x.index", str(photos / "cat" / "cat-0.jpg")
+    with socket.create_server(("127.0.0.1", 0)) as taken:  # nothing answers on the port after it
+        port = taken.getsockname()[1]
+    environment = {"default_map": {name: {"url": f"http://127.0.0.1:{port}"} for name in ("index", "search")}}
+    made = CliRunner().invoke(nonneg, ["index", str(photos / "cat"), "-o", str(index)], **environment)
+    assert made.exit_code == 0, made.output
+    assert f"no server at http://127.0.0.1:{port}: photo embeds in this process" in made.stderr
+    found = CliRunner().invoke(nonneg, ["search", str(index), photo, "--json"], **environment)
+    assert json.loads(found.stdout)["hits"][0]["id"] == "cat-0.jpg"
+    asked = CliRunner().invoke(nonneg, ["search", str(index), photo, "--url", f"http://127.0.0.1:{port}"])
+    assert isinstance(asked.exception, ConnectionFailed)

@@ -15,10 +15,11 @@ from nonneg_client.wire.client_settings import API_KEY, DEFAULT_URL, URL
 from nonneg_core.terminal.tables import printable
 
 if TYPE_CHECKING:
-    from nonneg_client.embedder import Embedder
+    from nonneg_client.embedder import Embedder, Model
     from nonneg_client.model_of_vectors import KnownModel
     from nonneg_vectors.evaluation.labelled_images import Labelled
     from nonneg_vectors.evaluation.retrieval import Length
+    from nonneg_vectors.search.vector_engine import Description
     from nonneg_vectors.storage.embeddings import Embeddings
 
 Command = Callable[..., Any]
@@ -35,6 +36,7 @@ class EmbedderOptions:
     api_key: str | None = None
     timeout: float = 60.0
     bundle: str | None = None
+    chosen: bool = True  # whether a person said where the server is
 
     def opened(self, **tuning: Any) -> Embedder:
         """Return the bundle in this process if one is named, else a client of the server."""
@@ -45,6 +47,54 @@ class EmbedderOptions:
             return local(None if self.bundle == DEFAULT_BUNDLE else self.bundle)
         return Client(self.url, api_key=self.api_key, timeout=self.timeout, **tuning)
 
+    def for_index(self, description: Description | None, model: str | None) -> tuple[Embedder, str | None]:
+        """Return what embeds for an index, and under which name: its own model, if one is served.
+
+        Where no address was given and no server answers, a model that comes with nonneg embeds in this process.
+        """
+        from nonneg_core.errors import ConnectionFailed
+
+        embedder = self.opened()
+        if self.bundle is not None:
+            return embedder, model
+        try:
+            served = embedder.model(model) if description is None or model else self._same(embedder, description)
+        except ConnectionFailed:
+            if self.chosen:
+                return embedder, model
+            embedder.close()
+            return self._here(description), model
+        except BaseException:
+            embedder.close()
+            raise
+        return embedder, served.name
+
+    def _same(self, embedder: Embedder, description: Description) -> Model:
+        """Return the served model of an index."""
+        from nonneg_core.errors import FingerprintMismatch
+        from nonneg_vectors.storage.embeddings import model_label
+
+        served = embedder.served()
+        for one in served:
+            if one.fingerprint == description.fingerprint:
+                return one
+        raise FingerprintMismatch(
+            f"the index is of model {model_label(description.model, description.fingerprint)}, and {self.url} serves "
+            + ", ".join(model_label(one.name, one.fingerprint) for one in served),
+            fix="serve the model it was made with, give its --bundle, or make another: nonneg index PHOTOS -o NEW",
+            field="fingerprint",
+            value=description.fingerprint,
+        )
+
+    def _here(self, description: Description | None) -> Embedder:
+        """Open the model of an index that comes with nonneg; the default one for a new index."""
+        from nonneg_client.embedder import local
+        from nonneg_client.model_of_vectors import shipped_name
+
+        name = shipped_name(description) if description is not None else SHIPPED_BUNDLES[1]
+        click.echo(f"no server at {self.url}: {name} embeds in this process", err=True)
+        return local(name)
+
 
 served_model = click.option("--model", help="A served model's name; without it, the server's default.")
 
@@ -54,7 +104,9 @@ def embeds(command: Command) -> Command:
 
     @wraps(command)
     def wrapped(*args: Any, url: str, api_key: str | None, timeout: float, bundle: str | None, **rest: Any) -> Any:
-        return command(*args, through=EmbedderOptions(url, api_key, timeout, bundle), **rest)
+        source = click.get_current_context().get_parameter_source("url")
+        chosen = source not in (click.core.ParameterSource.DEFAULT, click.core.ParameterSource.DEFAULT_MAP)
+        return command(*args, through=EmbedderOptions(url, api_key, timeout, bundle, chosen), **rest)
 
     for option in (
         click.option(

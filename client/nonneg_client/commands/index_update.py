@@ -22,8 +22,9 @@ from nonneg_core.process.long_runs import Interrupted, Interrupts
 from nonneg_core.terminal.tables import printable
 from nonneg_vectors.curation.photos import attributes, is_measured, measure_all, measure_decoded, measures
 from nonneg_vectors.search.attributes import Attributes, read_attributes
+from nonneg_vectors.search.first_stage import import_faiss
 from nonneg_vectors.search.index import describe
-from nonneg_vectors.search.qdrant_local import describe_again, import_qdrant
+from nonneg_vectors.search.local_engine import LocalEngine, describe_again
 from nonneg_vectors.search.vector_engine import Description, Payload
 from nonneg_vectors.storage.embeddings import Embeddings
 from nonneg_vectors.storage.results import BatchResult
@@ -37,7 +38,7 @@ def begin(
     out: Path, images: list[str], vectors: list[str], root: Path | None = None, attributes: Path | None = None
 ) -> "Iterator[IndexUpdate]":
     """Give what changes an index, and keep other processes from changing it while the block runs."""
-    import_qdrant()  # what is missing is told before anything is embedded
+    import_faiss()  # what is missing is told before anything is embedded
     with one_writer(out):
         yield _as_it_is(out, images, vectors, root, attributes)
 
@@ -141,7 +142,8 @@ class IndexUpdate:
     ) -> None:
         """Embed what is new or changed and put it into the index."""
         self._as_its_first(dimensions, keep)
-        with through.opened() as client:
+        client, model = through.for_index(self.description, model)
+        with client:
             model = self._model_of(client, model)
             self._add(client, names, Options(dimensions, self.top_k, model=model), quiet, retry=retry)
 
@@ -179,17 +181,21 @@ class IndexUpdate:
     def tell(self, *, prune: bool) -> None:
         """Remove what is not to be kept, and say what the index holds."""
         describe_again(self.out, str(self.root), self.attributes.kinds)
+        for doubt in self.attributes.doubts:
+            click.echo(f"Warning: {doubt}", err=True)
         if lost := self.attributes.unmatched(self.known.keys() | self.names):
             click.echo(f"Warning: {lost}: paths are within {self.root}", err=True)
         with Index.open(self.out) as index:
-            gone = [name for name in index.engine.payloads() if name not in self.names] if prune else []
-            index.delete(gone)
+            others = [name for name in index.engine.payloads() if name not in self.names]
+            gone = others if prune else [name for name in others if self._is_gone(name)]
+            if prune:
+                index.delete(gone)
             description, same = index.description, len(self.names) - self.new - self.changed - self.failed
             same -= self.passed_over
             counts = [f"{self.new} new", f"{self.changed} changed", f"{same} unchanged"]
             counts += [f"{self.failed} failed"] * bool(self.failed)
             counts += [f"{self.passed_over} unreadable as before (--retry-failed)"] * bool(self.passed_over)
-            counts += [f"{len(gone)} forgotten"] * bool(gone)
+            counts += [f"{len(gone)} forgotten" if prune else f"{len(gone)} gone: --prune"] * bool(gone)
             counts += [f"{count} .{ending} passed over" for ending, count in self.not_photos.items()]
             click.echo(
                 f"{self.out}: {len(index)} images, {description.dimensions} dimensions, "
@@ -197,6 +203,11 @@ class IndexUpdate:
                 + f"model {printable(description.model)} "
                 f"({description.fingerprint[:8]}); {', '.join(counts)}"
             )
+
+    def _is_gone(self, name: str) -> bool:
+        """Return whether a photo was a file, and its folder is still there without it."""
+        place = Path(place_of(name, str(self.root)))
+        return _is_path(name) and self.root.is_dir() and not place.exists()
 
     def _as_its_first(self, dimensions: int | None, keep: int | None) -> None:
         """Refuse another length or cut than that of the index's first vectors: all of an index are alike."""
@@ -245,10 +256,9 @@ class IndexUpdate:
         """Keep the vectors of images that are the same, and replace what is said about them."""
         if not payloads:
             return
-        with Index.open(self.out) as index:
-            for names in _slices(list(payloads)):
-                vectors = index.engine.get(names)
-                index.add(vectors, [payloads[name] for name in vectors.ids or ()])
+        engine = LocalEngine(self.out)
+        engine.describe_photos(payloads)
+        engine.close()
 
     def remember_broken(self) -> None:
         """Keep which images could not be read."""
@@ -309,10 +319,6 @@ def _differs(known: Payload | None, payload: Payload) -> bool:
     if "changed" not in known or "changed" not in payload:  # of a file of vectors that does not say, or not a file
         return False
     return any(known[name] != payload[name] for name in ("bytes", "changed"))
-
-
-def _slices(names: list[str]) -> Iterator[list[str]]:
-    return (names[start : start + AT_ONCE] for start in range(0, len(names), AT_ONCE))
 
 
 def _is_path(name: str) -> bool:

@@ -31,7 +31,7 @@ class SearchOptions:
     where: dict[str, Any]
     without: tuple[int, ...]
     exclude_self: bool
-    cut: int | None
+    exact: bool
     matches_only: bool
 
 
@@ -43,7 +43,10 @@ def hits_of(
     images = {query: list(items(query)) for query, expression in read.items() if expression is None}
     with ExitStack() as stack:
         needed = any(expression is None or _needs_a_model(expression) for expression in read.values())
-        embedder = stack.enter_context(through.opened()) if needed else None
+        embedder: Embedder | None = None
+        if needed:
+            embedder, model = through.for_index(index.description, model)
+            stack.enter_context(embedder)
         by_image = _by_images(index, list(chain(*images.values())), options, embedder, model) if images else {}
         answers: dict[str, list[Hit]] = {}
         for query, expression in read.items():
@@ -81,7 +84,7 @@ def _by_images(
             where=options.where,
             without=options.without,
             exclude=_own(index, [item]) if options.exclude_self else (),
-            cut=options.cut,
+            exact=options.exact,
             matches_only=options.matches_only,
         )
         for number, item in enumerate(sources)
@@ -103,7 +106,7 @@ def _by_expression(
         where=options.where,
         without=options.without,
         exclude=_own(index, items(names)),
-        cut=options.cut,
+        exact=options.exact,
         matches_only=options.matches_only,
     )
 

@@ -62,7 +62,7 @@ def _typed(_ctx: click.Context, _param: click.Parameter, texts: tuple[str, ...])
 )
 @click.option("--exclude-self", is_flag=True, help="Leave a query that is in the index out of its own hits.")
 @click.option("--matches-only", is_flag=True, help="End the list where random photos may score as much.")
-@click.option("--cut", type=click.IntRange(min=1), metavar="N", help="Ask with the N largest entries, rank exactly.")
+@click.option("--exact", is_flag=True, help="Compare with every vector, and not with candidates alone.")
 @click.option("--html", type=click.Path(path_type=Path), help="Write a contact sheet.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @embeds
@@ -77,7 +77,7 @@ def search(
     where: tuple[str, ...],
     exclude_self: bool,
     matches_only: bool,
-    cut: int | None,
+    exact: bool,
     html: Path | None,
     as_json: bool,
     through: EmbedderOptions,
@@ -109,7 +109,7 @@ def search(
     with Index.open(index) as opened:
         know_model(opened, through.bundle)
         conditions = read_conditions(where, opened.description.fields)
-        options = SearchOptions(k, conditions, without, exclude_self, cut, matches_only)
+        options = SearchOptions(k, conditions, without, exclude_self, exact, matches_only)
         answers = by_dimensions(opened, more, options) if more else hits_of(opened, queries, options, through, model)
         if not any(answers.values()):
             explain(opened, conditions, matches_only=matches_only)
@@ -130,7 +130,7 @@ def all_queries(queries: tuple[str, ...], texts: tuple[str, ...], more: dict[int
         raise click.UsageError("give QUERY, --text or --more, one of them (copies and look-alikes: nonneg curate)")
     if more:
         reason = "has no meaning beside --more: leave one of them out"
-        refuse_options("model", "cut", "exclude_self", reason=reason)
+        refuse_options("model", "exact", "exclude_self", reason=reason)
     return queries
 
 

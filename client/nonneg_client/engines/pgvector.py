@@ -3,9 +3,10 @@
     with psycopg.connect("postgresql://...", autocommit=True) as connection:
         index = Index(PgvectorEngine(connection, "photos", made_for=describe(embeddings)))
 
-The table is `id text primary key, vector sparsevec(D), payload jsonb`; whose vectors it holds stands in its comment.
-Searches read the whole table: exact, and some 100 ms for 100,000 vectors. An HNSW index can be added by hand
-(`USING hnsw (vector sparsevec_ip_ops)`, at most 1,000 non-zeros a vector); searches are then approximate.
+The table is `id text primary key, vector sparsevec(D), active bit(D), payload jsonb`; whose vectors it holds stands in
+its comment. A search takes the vectors whose active dimensions differ least from the query's as candidates, and ranks
+these by their vectors. Both stages read the whole table until an index is added by hand:
+`CREATE INDEX ON photos USING hnsw (active bit_hamming_ops)`.
 """
 
 import json
@@ -21,7 +22,18 @@ from numpy.typing import NDArray
 from nonneg_core.arrays import Floats
 from nonneg_core.errors import ConfigInvalid
 from nonneg_vectors.search import converters
-from nonneg_vectors.search.vector_engine import SIGNS, Description, Engine, EngineHit, Payload, Where, split_condition
+from nonneg_vectors.search.sql_conditions import conditions
+from nonneg_vectors.search.vector_engine import (
+    FEW,
+    SIGNS,
+    Description,
+    Engine,
+    EngineHit,
+    Payload,
+    Where,
+    candidates_for,
+    split_condition,
+)
 from nonneg_vectors.storage.embeddings import Embeddings
 
 INCOMING = "nonneg_incoming"  # a table of one transaction
@@ -45,30 +57,38 @@ class PgvectorEngine(Engine):
         """Store by COPY into a table of this transaction, and from there: rows one by one take several times longer."""
         with self._connection.transaction(), self._connection.cursor() as cursor:
             cursor.execute(f"CREATE TEMPORARY TABLE {INCOMING} (LIKE {self._table})")
-            with cursor.copy(f"COPY {INCOMING} (id, vector, payload) FROM STDIN (FORMAT BINARY)") as copy:
+            with cursor.copy(f"COPY {INCOMING} (id, vector, active, payload) FROM STDIN (FORMAT BINARY)") as copy:
                 copy.write(_binary(embeddings, payloads))
             cursor.execute(
-                f"INSERT INTO {self._table} SELECT id, vector, payload FROM {INCOMING} "
-                "ON CONFLICT (id) DO UPDATE SET vector = excluded.vector, payload = excluded.payload"
+                f"INSERT INTO {self._table} SELECT id, vector, active, payload FROM {INCOMING} ON CONFLICT (id) "
+                "DO UPDATE SET vector = excluded.vector, active = excluded.active, payload = excluded.payload"
             )
             cursor.execute(f"DROP TABLE {INCOMING}")
 
     def delete(self, ids: Sequence[str]) -> None:
         self._connection.execute(f"DELETE FROM {self._table} WHERE id = ANY(%s)", (list(ids),))
 
-    def nearest(self, indices: NDArray[np.int32], values: Floats, limit: int, where: Where | None) -> list[EngineHit]:
+    def nearest(
+        self, indices: NDArray[np.int32], values: Floats, limit: int, where: Where | None, *, exact: bool = False
+    ) -> list[EngineHit]:
         query = Embeddings.from_rows([(indices, values)], dimensions=self.description.dimensions, fingerprint="")
         (text,) = converters.pgvector(query)
-        condition, given = _conditions(where)
+        clauses, given = conditions(where, _one)
+        exact = exact or len(indices) <= FEW
+        source = f"SELECT id, payload, vector FROM {self._table}{' WHERE ' * bool(clauses)}{' AND '.join(clauses)}"
+        if not exact:
+            bits = "".join("01"[bit] for bit in (query.numpy()[0] > 0).tolist())
+            source += f" ORDER BY active <~> %s::bit({query.dimensions}) LIMIT %s"
+            given += [bits, candidates_for(limit)]
         rows = self._connection.execute(
             "SELECT id, payload, -(vector <#> %s::sparsevec) AS score, "
-            "(SELECT obj_description(%s::regclass, 'pg_class')) "
-            f"FROM {self._table} WHERE (vector <#> %s::sparsevec) < 0 {condition} ORDER BY score DESC, id LIMIT %s",
-            (text, self._table, text, *given, limit),
+            f"(SELECT obj_description(%s::regclass, 'pg_class')) FROM ({source}) AS candidates "
+            "WHERE (vector <#> %s::sparsevec) < 0 ORDER BY score DESC, id LIMIT %s",
+            (text, self._table, *given, text, limit),
         ).fetchall()
         for comment in {comment for *_, comment in rows}:  # a table of another model may have this name by now
             self._check_model(json.loads(comment)["fingerprint"])
-        return [EngineHit(name, float(score), payload) for name, payload, score, _ in rows]
+        return [EngineHit(name, float(score), payload, exact) for name, payload, score, _ in rows]
 
     def get(self, ids: Sequence[str]) -> Embeddings:
         rows = self._connection.execute(
@@ -99,38 +119,23 @@ class PgvectorEngine(Engine):
         with self._connection.transaction():  # a table without its comment would be taken for another's
             self._connection.execute(
                 f"CREATE TABLE {self._table} "
-                f"(id text PRIMARY KEY, vector sparsevec({made_for.dimensions}), payload jsonb)"
+                f"(id text PRIMARY KEY, vector sparsevec({made_for.dimensions}), "
+                f"active bit({made_for.dimensions}), payload jsonb)"
             )
             self._connection.execute(f"COMMENT ON TABLE {self._table} IS '{comment}'")
 
 
 def _binary(embeddings: Embeddings, payloads: Sequence[Payload]) -> bytes:
-    """Return rows as COPY's binary form: a header, three fields a row, a trailer."""
+    """Return rows as COPY's binary form: a header, four fields a row, a trailer."""
     rows = [b"PGCOPY\n\xff\r\n\0" + bytes(8)]
-    for name, vector, payload in zip(
-        embeddings.ids or (), converters.pgvector_binary(embeddings), payloads, strict=True
-    ):
-        fields = (name.encode(), vector, b"\x01" + json.dumps(payload).encode())  # jsonb begins with its version
+    width = struct.pack(">i", embeddings.dimensions)
+    vectors, bits = converters.pgvector_binary(embeddings), np.packbits(embeddings.numpy() > 0, axis=1)
+    for name, vector, active, payload in zip(embeddings.ids or (), vectors, bits, payloads, strict=True):
+        # jsonb begins with its version
+        fields = (name.encode(), vector, width + active.tobytes(), b"\x01" + json.dumps(payload).encode())
         rows.append(struct.pack(">h", len(fields)))
         rows += (part for field in fields for part in (struct.pack(">i", len(field)), field))
     return b"".join((*rows, struct.pack(">h", -1)))
-
-
-def _conditions(where: Where | None) -> tuple[str, list[Any]]:
-    """Return SQL behind AND, and its arguments."""
-    parts: list[str] = []
-    given: list[Any] = []
-    for name, condition in (where or {}).items():
-        if isinstance(condition, Mapping):
-            bounds, unwanted = split_condition(condition)
-            if bounds:
-                parts.append(f"AND {_one(name, bounds, given)}")
-            parts += [f"AND ({_one(name, value, given)}) IS NOT TRUE" for value in unwanted]
-        elif isinstance(condition, (list, tuple)):
-            parts.append(f"AND ({' OR '.join(_one(name, value, given) for value in condition)})")
-        else:
-            parts.append(f"AND {_one(name, condition, given)}")
-    return " ".join(parts), given
 
 
 def _one(name: str, condition: Any, given: list[Any]) -> str:

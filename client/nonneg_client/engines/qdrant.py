@@ -1,7 +1,10 @@
-"""A Qdrant server as an engine: a collection with one sparse vector, searched exactly.
+"""A Qdrant server as an engine: a collection of sparse vectors, searched in two stages.
 
     client = QdrantClient(url="http://...")       # of qdrant-client
     index = Index(QdrantEngine(client, "photos", made_for=describe(embeddings)))
+
+Beside its sparse vector a point has the dense one `active`: 1 where a dimension is above zero. The points where it
+differs least from the query's are the candidates, which their sparse vectors rank.
 
 Whose vectors a collection holds stands in a point of its own, which no search finds since it has no vector, and in
 the payload of each other point. A name may be an alias.
@@ -17,8 +20,17 @@ from numpy.typing import NDArray
 from nonneg_core.arrays import Floats
 from nonneg_core.terminal.installing import needing
 from nonneg_vectors.search import converters
-from nonneg_vectors.search.converters import FINGERPRINT, NAME, as_float, point_id
-from nonneg_vectors.search.vector_engine import Description, Engine, EngineHit, Payload, Where, split_condition
+from nonneg_vectors.search.converters import ACTIVE, FINGERPRINT, NAME, as_float, point_id
+from nonneg_vectors.search.vector_engine import (
+    FEW,
+    Description,
+    Engine,
+    EngineHit,
+    Payload,
+    Where,
+    candidates_for,
+    split_condition,
+)
 from nonneg_vectors.storage.embeddings import Embeddings
 
 BATCH = 500
@@ -41,7 +53,12 @@ class QdrantEngine(Engine):
 
     def upsert(self, embeddings: Embeddings, payloads: Sequence[Payload]) -> None:
         m = self._models
-        points = [m.PointStruct(**point) for point in converters.qdrant_points(embeddings, payloads, name=NAME)]
+        points = [
+            m.PointStruct(**{**point, "vector": {**point["vector"], ACTIVE: z.tolist()}})
+            for point, z in zip(
+                converters.qdrant_points(embeddings, payloads, name=NAME), _active(embeddings), strict=True
+            )
+        ]
         for start in range(0, len(points), BATCH):
             self._client.upsert(self._collection, points[start : start + BATCH], wait=True)
 
@@ -49,19 +66,27 @@ class QdrantEngine(Engine):
         selector = self._models.PointIdsList(points=[point_id(name) for name in ids])
         self._client.delete(self._collection, selector, wait=True)
 
-    def nearest(self, indices: NDArray[np.int32], values: Floats, limit: int, where: Where | None) -> list[EngineHit]:
+    def nearest(
+        self, indices: NDArray[np.int32], values: Floats, limit: int, where: Where | None, *, exact: bool = False
+    ) -> list[EngineHit]:
         m = self._models
+        conditions, exact = self._filter(where), exact or len(indices) <= FEW
+        (z,) = _active(
+            Embeddings.from_rows([(indices, values)], dimensions=self.description.dimensions, fingerprint="")
+        )
+        first = m.Prefetch(query=z.tolist(), using=ACTIVE, limit=candidates_for(limit), filter=conditions)
         answer = self._client.query_points(
             self._collection,
+            prefetch=None if exact else first,
             query=m.SparseVector(indices=indices.tolist(), values=values.tolist()),
             using=NAME,
             limit=limit,
-            query_filter=self._filter(where),
+            query_filter=conditions,
             with_payload=True,
         )
         for point in answer.points:  # an alias may have moved to a collection of another model
             self._check_model(point.payload.get(FINGERPRINT))
-        return [EngineHit(*_parted(p.payload, p.score)) for p in answer.points if p.score > 0]
+        return [EngineHit(*_parted(p.payload, p.score), exact) for p in answer.points if p.score > 0]
 
     def get(self, ids: Sequence[str]) -> Embeddings:
         points = [point_id(name) for name in ids]
@@ -96,7 +121,13 @@ class QdrantEngine(Engine):
         m = self._models
         index = m.SparseIndexParams(on_disk=False)
         self._client.create_collection(
-            self._collection, vectors_config={}, sparse_vectors_config={NAME: m.SparseVectorParams(index=index)}
+            self._collection,
+            vectors_config={
+                ACTIVE: m.VectorParams(
+                    size=made_for.dimensions, distance=m.Distance.MANHATTAN, datatype=m.Datatype.UINT8, on_disk=True
+                )
+            },
+            sparse_vectors_config={NAME: m.SparseVectorParams(index=index)},
         )
         point = m.PointStruct(id=_DESCRIPTION, vector={}, payload={"description": asdict(made_for)})
         self._client.upsert(self._collection, [point], wait=True)
@@ -125,6 +156,11 @@ class QdrantEngine(Engine):
             m.MatchAny(any=list(condition)) if isinstance(condition, (list, tuple)) else m.MatchValue(value=condition)
         )
         return m.FieldCondition(key=name, match=match)
+
+
+def _active(embeddings: Embeddings) -> NDArray[np.uint8]:
+    """Return 1 where a dimension is above zero, whose Manhattan distance is that of bits."""
+    return np.asarray(embeddings.numpy() > 0, np.uint8)
 
 
 def _parted(payload: dict[str, Any], score: float = 0.0) -> tuple[str, float, Payload]:

@@ -2,21 +2,24 @@
 
 import base64
 import json
-from collections.abc import Generator, Mapping
-from typing import TYPE_CHECKING, Any, TypeAlias
+import os
+from collections.abc import Generator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict
 from urllib.parse import quote, urlencode
 
 import numpy as np
 
-from nonneg_client.sources.image_sources import items
+from nonneg_client.sources.image_sources import Item, Source, items
 from nonneg_client.wire.answer_limits import MAX_DIMENSIONS, SENDING, dimensions_of, readable
 from nonneg_client.wire.batch_exchange import Reply, Send
 from nonneg_client.wire.client_settings import ClientSettings, RetryPolicy
 from nonneg_client.wire.protocol import error_of
 from nonneg_core.errors import ConfigInvalid, ConnectionFailed, DataInvalid, DeadlineExceeded, NonnegError
 from nonneg_vectors.expressions.expression import Expression, Photo
+from nonneg_vectors.expressions.expression_parser import parse
 from nonneg_vectors.expressions.weightings import Resolved, SparseRow, Unlike
-from nonneg_vectors.search.query_and_hits import Query
+from nonneg_vectors.search.query_and_hits import Hit, Hits, Query
+from nonneg_vectors.search.vector_engine import Where
 
 if TYPE_CHECKING:
     import httpx
@@ -146,10 +149,60 @@ JSON = {"Content-Type": "application/json"}
 
 def request_of(expression: Expression, dimensions: int | None, model: str | None) -> bytes:
     """Return the body of the request; photos are read here, as `embed` reads them."""
-    images = {photo.name: base64.b64encode(_bytes(photo)).decode() for photo in expression.photos()}
+    images = {photo.name: _base64(_bytes(photo)) for photo in expression.photos()}
     fields = {"images": images, "dimensions": dimensions, "model": model}
     given = {name: value for name, value in fields.items() if value}
     return json.dumps({"expression": str(expression), **given}).encode()
+
+
+# POST /search: what is looked for with its photos, and the hits that come back.
+
+SEARCH_PATH = "/search"
+
+
+class Wanted(TypedDict, total=False):
+    """What a search may ask for besides what is looked for, as `Index.search` takes it."""
+
+    where: Where | None
+    without: Sequence[int]
+    exclude: Sequence[str]
+    exact: bool
+    reasons: bool
+    matches_only: bool
+
+
+def search_of(query: Source, k: int, options: Wanted) -> bytes:
+    """Return the body of the request: an image as it is, or an expression with its photos, which are read here."""
+    given = {name: value for name, value in options.items() if value is not None}
+    if isinstance(query, str) and not os.path.exists(query):  # noqa: PTH110  an expression may be too long for a path
+        expression = parse(query)
+        photos = {photo.name: _base64(_bytes(photo)) for photo in expression.photos()}
+        return json.dumps({"expression": str(expression), "images": photos, "k": k, **given}).encode()
+    return json.dumps({"images": [_base64(one_image(query).load())], "k": k, **given}).encode()
+
+
+def one_image(query: Source) -> Item:
+    """Return the image that a query is."""
+    matches = list(items(query))
+    if len(matches) != 1:
+        raise DataInvalid(f"a search takes one image, not {len(matches)}", fix="name one photo, not a folder")
+    return matches[0]
+
+
+def hits_of(answer: Any) -> Hits:
+    """Return the hits in the server's answer."""
+    with readable("hits"):
+        return Hits(map(_hit, answer["hits"]), exact=bool(answer["exact"]))
+
+
+def _hit(hit: Any) -> Hit:
+    reasons = tuple((int(reason["dimension"]), float(reason["part"])) for reason in hit["reasons"])
+    names = {int(reason["dimension"]): str(reason["name"]) for reason in hit["reasons"] if reason["name"]}
+    return Hit(str(hit["id"]), float(hit["score"]), dict(hit["payload"]), reasons, names, hit["match"])
+
+
+def _base64(data: bytes) -> str:
+    return base64.b64encode(data).decode()
 
 
 def query_of(answer: Any, expression: Expression) -> Query:

@@ -32,6 +32,7 @@ class Attributes:
     kinds: Mapping[str, str] = field(default_factory=dict)
     payloads: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     file: str = ""
+    doubts: tuple[str, ...] = ()  # columns that one cell made text
 
     def unmatched(self, ids: Container[str]) -> str:
         """Return what to say where lines are about images that none of the ids names; nothing if all are named."""
@@ -58,7 +59,8 @@ def read_attributes(path: Path, root: Path) -> Attributes:
     for row in rows:
         name = _id(row[key], root) if key == "path" else row[key]
         payloads[name] = {column: KINDS[kind](row[column]) for column, kind in kinds.items() if row[column]}
-    return Attributes(kinds, payloads, str(path))
+    doubts = [_doubt(name, [row[name] for row in rows]) for name, kind in kinds.items() if kind == "text"]
+    return Attributes(kinds, payloads, str(path), tuple(f"{path}, {doubt}" for doubt in doubts if doubt))
 
 
 def seconds_of(text: str) -> int | None:
@@ -81,6 +83,20 @@ def _kind(cells: Sequence[str]) -> str:
     filled = [cell for cell in cells if cell]
     fitting = (kind for kind, read in KINDS.items() if filled and all(read(cell) is not None for cell in filled))
     return next(fitting, "text")
+
+
+def _doubt(column: str, cells: Sequence[str]) -> str:
+    """Return what to say where all but a few cells of a column of text have a narrower kind; nothing elsewhere."""
+    filled = sum(map(bool, cells))
+    for kind, read in KINDS.items():
+        odd = [line for line, cell in enumerate(cells) if cell and read(cell) is None]
+        if 0 < len(odd) <= max(1, filled // MOST_ODD) and filled > 2:
+            others = f" and {len(odd) - 1} more" if len(odd) > 1 else ""
+            return (
+                f"line {odd[0] + 2}{others}: {column}={cells[odd[0]]!r} is not a {kind} as the other cells are, and "
+                "makes the whole column text: correct the cell, or leave it empty"
+            )
+    return ""
 
 
 def number_of(text: str) -> int | float | None:
@@ -119,6 +135,7 @@ _EXAMPLES = {"number": "<30", "date": ">=2024-05-31", "truth": "=true", "text": 
 OWN = {
     "folder": "text", "id": "text", "changed": "date", "taken": "date", "camera": "text", "orientation": "text",
 }  # fmt: skip  # the kinds of fields that images have unasked
+MOST_ODD = 50  # one cell in so many may be odd and is named
 DAY = 24 * 3600  # seconds
 SHOWN = 12  # values of a field in a message
 

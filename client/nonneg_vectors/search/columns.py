@@ -192,8 +192,10 @@ class ColumnEngine(Engine):
         rows = [i for name, i in self._places.items() if name not in gone]
         self._hold(self.vectors[rows], [self._payloads[i] for i in rows])
 
-    def nearest(self, indices: Integers, values: Floats, limit: int, where: Where | None) -> list[EngineHit]:
-        return self.best([(indices, values)], limit, where)
+    def nearest(
+        self, indices: Integers, values: Floats, limit: int, where: Where | None, *, exact: bool = True
+    ) -> list[EngineHit]:
+        return self.best([(indices, values)], limit, where, exact=exact)
 
     def best(
         self,
@@ -203,6 +205,8 @@ class ColumnEngine(Engine):
         without: Sequence[int] = (),
         exclude: Collection[str] = (),
         unlike: Sequence[Unlike] = (),
+        *,
+        exact: bool = True,
     ) -> list[EngineHit]:
         ids = self.vectors.ids or ()
         rows = [self._places[name] for name in exclude if name in self._places]

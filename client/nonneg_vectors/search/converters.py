@@ -11,7 +11,6 @@ from typing import Any, TypeAlias, TypedDict
 import numpy as np
 
 from nonneg_core.errors import ConfigInvalid, DataInvalid
-from nonneg_vectors.search.vector_engine import Payload, Where, split_condition
 from nonneg_vectors.storage.bits import BitForm
 from nonneg_vectors.storage.embeddings import Embeddings
 
@@ -58,9 +57,6 @@ def checked_ids(embeddings: Embeddings, payloads: Payloads | None = None) -> tup
 
 NAME = "nonneg"  # of the vector inside a point
 _NAMESPACE = uuid.UUID("7f0c2a4e-6d0b-5c56-9d5f-1f2a8c3b9e10")  # point ids are UUIDs: made from the names in here
-# The bindings read True as 1, so that a condition on a boolean finds nothing: they are stored as these words.
-_WORDS = {True: "\N{WHITE HEAVY CHECK MARK}true", False: "\N{CROSS MARK}false"}
-_BOOLEANS = {word: value for value, word in _WORDS.items()}
 
 
 def point_id(name: str) -> str:
@@ -68,48 +64,9 @@ def point_id(name: str) -> str:
     return str(uuid.uuid5(_NAMESPACE, name))
 
 
-def name_and_payload(payload: Any) -> tuple[str, Payload]:
-    """Return the name and the caller's own payload of a stored point."""
-    rest: dict[str, Any] = {k: _BOOLEANS.get(v, v) if isinstance(v, str) else v for k, v in payload.items()}
-    return str(rest.pop("id")), rest
-
-
-def encode_payload(payload: Payload) -> dict[str, Any]:
-    """Return the payload as it is stored, without the name."""
-    return {name: _WORDS[value] if isinstance(value, bool) else value for name, value in payload.items()}
-
-
-def filter_of(q: Any, where: Where | None) -> Any:
-    """Return conditions as Qdrant has them; `q` is the module of its bindings."""
-    if not where:
-        return None
-    must, must_not = [], []
-    for name, condition in where.items():
-        if isinstance(condition, dict):
-            bounds, unwanted = split_condition(condition)
-            must += [q.FieldCondition(name, range=q.RangeFloat(**bounds))] if bounds else []
-            must_not += [_condition(q, name, value) for value in unwanted]
-        else:
-            must.append(_condition(q, name, condition))
-    return q.Filter(must=must, must_not=must_not)
-
-
 def as_float(value: Any) -> Any:
     """Return a whole number as one that other numbers may equal: a match of integers finds integers alone."""
     return float(value) if isinstance(value, int) and not isinstance(value, bool) else value
-
-
-def _condition(q: Any, name: str, condition: Any) -> Any:
-    if isinstance(condition, (list, tuple)):
-        if any(isinstance(value, (float, dict)) for value in condition):
-            return q.Filter(should=[_condition(q, name, as_float(value)) for value in condition])
-        words = [_WORDS[value] if isinstance(value, bool) else value for value in condition]
-        return q.FieldCondition(name, match=q.MatchAny(words))
-    if isinstance(condition, dict):
-        return q.FieldCondition(name, range=q.RangeFloat(**split_condition(condition)[0]))
-    if isinstance(condition, float):
-        return q.FieldCondition(name, range=q.RangeFloat(gte=condition, lte=condition))
-    return q.FieldCondition(name, match=q.MatchValue(_WORDS[condition] if isinstance(condition, bool) else condition))
 
 
 # Every function takes `Embeddings` and gives one entry a vector, in order. Indices are 0-based unless said otherwise.

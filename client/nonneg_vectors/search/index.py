@@ -12,12 +12,13 @@ from numpy.typing import NDArray
 
 from nonneg_core.arrays import Floats
 from nonneg_core.errors import ConfigInvalid, DataInvalid
-from nonneg_vectors.expressions.weightings import ColumnStatistics, Lines
+from nonneg_vectors.expressions.weightings import ColumnStatistics, Lines, Unlike
 from nonneg_vectors.search.converters import checked_ids
 from nonneg_vectors.search.query_and_hits import (
     DimensionNames,
     Hit,
     HitLimits,
+    Hits,
     Query,
     QueryReader,
     check_line,
@@ -34,7 +35,6 @@ from nonneg_vectors.search.vector_engine import (
     SparseWeights,
     Where,
     check_where,
-    largest,
 )
 from nonneg_vectors.storage.embeddings import Embeddings
 
@@ -68,7 +68,7 @@ class Index:
         statistics: ColumnStatistics | None = None,
     ) -> Self:
         """Open the index in this folder; made for vectors `like` these if it does not exist. The rest: as `Index`."""
-        from nonneg_vectors.search.qdrant_local import LocalEngine
+        from nonneg_vectors.search.local_engine import LocalEngine
 
         made_for = like if like is None or isinstance(like, Description) else describe(like)
         return cls(LocalEngine(path, made_for), names=names, statistics=statistics)
@@ -124,30 +124,28 @@ class Index:
         where: Where | None = None,
         without: Sequence[int] = (),
         exclude: Sequence[str] = (),
-        cut: int | None = None,
+        exact: bool = False,
         reasons: bool = True,
         matches_only: bool = False,
-    ) -> list[Hit]:
+    ) -> Hits:
         """Return the k nearest to one vector, or to what an expression says (`photo.jpg + dim:17 !dim:40`), by cosine.
 
         through: what embeds the photos and words of an expression: a `Client`, or `local()`.
         where: conditions on the payload. without: dimensions that must not be active in a hit. exclude: ids that are
             not wanted, such as the query's own.
-        cut: ask with the query's `cut` largest entries only, for many times `k`, and rank these exactly: nearly always
-            the same answer, for engines whose time grows with the query's entries (the local one's is shorter
-            without). Without it the answer is exact.
+        exact: compare with every vector, and not with candidates alone; `hits.exact` says which it was.
         matches_only: end the list where random photos may score as much; it may be empty.
         """
         if isinstance(query, str):
             query = self.read(query, through)
-        limits = HitLimits(where, without, exclude, cut, reasons, matches_only)
+        limits = HitLimits(where, without, exclude, exact, reasons, matches_only)
         if isinstance(query, Query):
             return self._by_query(query, k, limits)
         if len(query) != 1:
             raise DataInvalid(f"a search takes one vector, not {len(query)}", fix="query[i]")
         self._same(query)
         unit = query if query.normalized else query.shorten()
-        return self._by_weights(unit.row(0), k, limits)
+        return self._by_parts([unit.row(0)], k, limits, self._line(unit.row(0)))
 
     def read(self, expression: str, through: QueryReader | None = None, *, model: str | None = None) -> Query:
         """Return the query that an expression stands for, among vectors as they are here."""
@@ -164,7 +162,7 @@ class Index:
         without: Sequence[int] = (),
         where: Where | None = None,
         matches_only: bool = False,
-    ) -> list[Hit]:
+    ) -> Hits:
         """Return the images in which these dimensions are strongest: `more={17: 1.0}, without=[40]`."""
         self._are_there(more)
         if not more or any(weight <= 0 for weight in more.values()):
@@ -175,61 +173,46 @@ class Index:
             )
         indices = np.array(sorted(more), dtype=np.int32)
         values = np.array([more[int(i)] for i in indices], dtype=np.float32)
-        return self._by_weights((indices, values), k, HitLimits(where, without, matches_only=matches_only))
+        limits = HitLimits(where, without, matches_only=matches_only)
+        return self._by_parts([(indices, values)], k, limits, self._line((indices, values)))
 
-    def _by_weights(self, query: SparseWeights, k: int, limits: HitLimits, line: Lines | None = None) -> list[Hit]:
-        """Return the k largest inner products; `line`: what random photos reach, where the query says so."""
-        check_where(limits.where)
-        self._are_there(limits.without)
-        if not len(query[0]):
-            return []  # a zero vector is near to nothing
-        line = self._line([query]) if line is None else line
-        check_line(line, limits)
-        unwanted = frozenset(limits.exclude)
-        depth = _at_least_one(k) + len(unwanted)
-        while True:
-            if limits.cut is None:
-                candidates = self.engine.nearest(*query, depth, limits.where)
-            else:
-                among = max(200, 20 * depth)
-                candidates = self.engine.reranked(largest(query, limits.cut), query, among, depth, limits.where)
-            matches = [one for one in candidates if one.id not in unwanted]
-            hits = self._ranked(matches, query, limits.without, explained=limits.reasons)
-            if len(hits) >= k or len(candidates) < depth:
-                return marked(hits[:k], line, limits)
-            depth *= 4  # those that are unwanted took the places
-
-    def _by_query(self, query: Query, k: int, limits: HitLimits) -> list[Hit]:
+    def _by_query(self, query: Query, k: int, limits: HitLimits) -> Hits:
         """Return the k with the largest smallest cosine with the query's parts, without what is unwanted."""
-        profile = self.description
         self._same(Embeddings.from_rows([], dimensions=query.dimensions, fingerprint=query.fingerprint))
         limits = replace(limits, without=(*query.without, *limits.without))
         line = _one_line(query.chance) if self._chance is None else self._chance.of_query(query.expression, query.parts)
-        if len(query.parts) == 1 and (query.parts[0][1] > 0).all() and not query.unlike:
-            return self._by_weights(query.parts[0], k, limits, line)
-        check_where(limits.where)
-        self._are_there(limits.without)
-        check_line(line, limits)
-        if limits.cut is not None:
-            raise ConfigInvalid(
-                "cut= has no meaning beside & or -", fix="leave one of them out", field="cut", value=limits.cut
-            )
-        left_out = frozenset(limits.exclude)
-        parts, without = query.parts, limits.without
         unlike = [
             one if self._chance is None else replace(one, line=self._chance.of_words(one.row)) for one in query.unlike
         ]
-        matches = self.engine.best(parts, _at_least_one(k), limits.where, without, left_out, unlike)
-        together = np.zeros(profile.dimensions, dtype=np.float32)
+        return self._by_parts(query.parts, k, limits, line, unlike)
+
+    def _by_parts(
+        self,
+        parts: Sequence[SparseWeights],
+        k: int,
+        limits: HitLimits,
+        line: Lines | None,
+        unlike: Sequence[Unlike] = (),
+    ) -> Hits:
+        """Return the k largest inner products, of several parts the smallest; `line`: what random photos reach."""
+        check_where(limits.where)
+        self._are_there(limits.without)
+        k = _at_least_one(k)
+        together = np.zeros(self.description.dimensions, dtype=np.float32)
         for indices, values in parts:
             together[indices] += values / len(parts)
         (there,) = np.nonzero(together)
-        hits = self._ranked(matches, (there.astype(np.int32), together[there]), (), explained=limits.reasons)
-        return marked(hits, line, limits)
+        if not len(there):
+            return Hits()  # a zero vector is near to nothing
+        check_line(line, limits)
+        left_out = frozenset(limits.exclude)
+        matches = self.engine.best(parts, k, limits.where, limits.without, left_out, unlike, exact=limits.exact)
+        hits = self._explained(matches, (there.astype(np.int32), together[there]), explained=limits.reasons)
+        return Hits(marked(hits, line, limits), exact=all(match.exact for match in matches))
 
-    def _line(self, parts: Sequence[SparseWeights]) -> Lines | None:
+    def _line(self, query: SparseWeights) -> Lines | None:
         """Return the score that a random photo may reach; None where the model's statistics are not at hand."""
-        return None if self._chance is None else _one_line(self._chance.line(parts))
+        return None if self._chance is None else _one_line(self._chance.line([query]))
 
     def close(self) -> None:
         """Close the engine."""
@@ -241,25 +224,21 @@ class Index:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _ranked(
-        self, matches: Sequence[EngineHit], query: SparseWeights, without: Sequence[int], *, explained: bool
-    ) -> list[Hit]:
-        """Return hits with reasons; the stored vectors are fetched only if something depends on them."""
-        if not without and not explained:
+    def _explained(self, matches: Sequence[EngineHit], query: SparseWeights, *, explained: bool) -> list[Hit]:
+        """Return hits, with reasons if wanted: the stored vectors are fetched only for these."""
+        if not explained:
             return [Hit(f.id, f.score, shown(f.payload)) for f in matches]
         stored = self.engine.get([f.id for f in matches])
         weights = np.zeros(self.description.dimensions)
         weights[query[0]] = query[1]
         parts = weights[stored.indices] * stored.values  # (nnz,): every entry's part of its vector's score
-        unwanted = np.isin(stored.indices, without) if without else None
         rows = {name: slice(*stored.indptr[i : i + 2]) for i, name in enumerate(stored.ids or ())}
         hits = []
         for f in matches:
             row = rows[f.id]
-            if unwanted is None or not unwanted[row].any():
-                why = reasons_of(stored.indices[row], parts[row])
-                called = self._called([d for d, _ in why], stored.indices[row], stored.values[row])
-                hits.append(Hit(f.id, f.score, shown(f.payload), why, called))
+            why = reasons_of(stored.indices[row], parts[row])
+            called = self._called([d for d, _ in why], stored.indices[row], stored.values[row])
+            hits.append(Hit(f.id, f.score, shown(f.payload), why, called))
         return hits
 
     def _called(self, dimensions: Sequence[int], indices: NDArray[np.int32], values: Floats) -> dict[int, str]:

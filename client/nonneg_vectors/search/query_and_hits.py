@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol, TypeAlias
 
@@ -105,6 +105,14 @@ class Hit:
         return ", ".join(f"{name_of(d, self.names)} {part:.3f}" for d, part in self.reasons[:most])
 
 
+class Hits(list[Hit]):
+    """The hits of a search, the nearest first, and whether every vector was compared."""
+
+    def __init__(self, hits: Iterable[Hit] = (), *, exact: bool = True) -> None:
+        super().__init__(hits)
+        self.exact = exact
+
+
 @dataclass(frozen=True)
 class HitLimits:
     """What keeps vectors out of an answer, and what an answer says."""
@@ -112,7 +120,7 @@ class HitLimits:
     where: Where | None = None
     without: Sequence[int] = ()
     exclude: Sequence[str] = ()
-    cut: int | None = None
+    exact: bool = False
     reasons: bool = True
     matches_only: bool = False
 

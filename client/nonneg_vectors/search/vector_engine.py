@@ -18,12 +18,6 @@ from nonneg_vectors.storage.embeddings import Embeddings, model_label
 SparseWeights = tuple[NDArray[np.int32], Floats]  # indices, sorted and unique, and what each is worth
 
 
-def score(query: SparseWeights, stored: SparseWeights) -> float:
-    """Return the inner product."""
-    _, i, j = np.intersect1d(query[0], stored[0], assume_unique=True, return_indices=True)
-    return float(query[1][i].astype(np.float64) @ stored[1][j])
-
-
 def ascending(indices: ArrayLike, values: ArrayLike) -> SparseWeights:
     """Return a sparse vector's entries in the order of their indices."""
     i, v = np.asarray(indices, np.int32), np.asarray(values, np.float32)
@@ -33,12 +27,16 @@ def ascending(indices: ArrayLike, values: ArrayLike) -> SparseWeights:
     return i[order], v[order]
 
 
-def largest(query: SparseWeights, cut: int | None) -> SparseWeights:
-    """Return its `cut` largest entries, in the order of their indices."""
-    if cut is None or cut >= len(query[0]):
-        return query
-    positions = np.sort(np.argsort(-query[1], kind="stable")[:cut])
-    return query[0][positions], query[1][positions]
+FEW = 16  # dimensions of a query whose answer candidates by likeness would miss: it is asked exactly
+CANDIDATES = 400  # of a first stage, at least; so many times `k` where that is more:
+TIMES = 10
+EACH = 500  # vectors of a small index, of which one more is a candidate beside half of these
+
+
+def candidates_for(k: int, vectors: int | None = None) -> int:
+    """Return how many candidates the second stage ranks for k hits; fewer of a small index."""
+    enough = CANDIDATES if vectors is None else min(CANDIDATES, CANDIDATES // 2 + vectors // EACH)
+    return max(enough, TIMES * k)
 
 
 Payload: TypeAlias = Mapping[str, Any]
@@ -73,10 +71,11 @@ class EngineHit:
     id: str
     score: float  # the inner product of the query with the stored vector
     payload: Payload
+    exact: bool = True  # False: it is the nearest among candidates
 
 
 class Engine(ABC):
-    """Vectors under names, searched by inner product, exactly."""
+    """Vectors under names, searched by inner product: in two stages, or exactly."""
 
     noun: ClassVar[str] = "index"  # what it calls the place of the vectors: a collection, a table
     description: Description
@@ -90,8 +89,10 @@ class Engine(ABC):
         """Forget these ids; unknown ones do not matter."""
 
     @abstractmethod
-    def nearest(self, indices: NDArray[np.int32], values: Floats, limit: int, where: Where | None) -> list[EngineHit]:
-        """Return the `limit` largest inner products, falling."""
+    def nearest(
+        self, indices: NDArray[np.int32], values: Floats, limit: int, where: Where | None, *, exact: bool = False
+    ) -> list[EngineHit]:
+        """Return the `limit` largest inner products, falling: of all vectors if `exact`, else of candidates."""
 
     @abstractmethod
     def get(self, ids: Sequence[str]) -> Embeddings:
@@ -108,16 +109,6 @@ class Engine(ABC):
     def close(self) -> None:  # noqa: B027  most have nothing to give back
         """Do nothing: the connection is the caller's."""
 
-    def reranked(
-        self, cut: SparseWeights, query: SparseWeights, among: int, limit: int, where: Where | None
-    ) -> list[EngineHit]:
-        """Return the `limit` largest inner products with `query` among the `among` largest with `cut`."""
-        candidates = self.nearest(*cut, among, where)
-        stored = self.get([hit.id for hit in candidates])
-        rows = dict(zip(stored.ids or (), stored, strict=True))
-        exact = [replace(hit, score=score(query, rows[hit.id])) for hit in candidates]
-        return sorted(exact, key=lambda hit: -hit.score)[:limit]
-
     def best(
         self,
         parts: Sequence[SparseWeights],
@@ -126,12 +117,17 @@ class Engine(ABC):
         without: Sequence[int] = (),
         exclude: Collection[str] = (),
         unlike: Sequence[Unlike] = (),
+        *,
+        exact: bool = False,
     ) -> list[EngineHit]:
         """Return the k vectors with the largest smallest inner product with the parts, above zero.
 
         without: dimensions that are not active in them. exclude: ids of others. unlike: what is below its line in them.
         """
-        return best(self, parts, k, where, without, exclude, unlike)
+        (first, *others), unwanted = parts, bool(without or exclude or unlike)
+        if not others and not unwanted and (first[1] > 0).all():
+            return self.nearest(*first, k, where, exact=exact)
+        return best(self, parts, k, where, without, exclude, unlike, exact=exact)
 
     def _open(self, name: str, made_for: Description | None) -> Description:
         """Return what the index of this name holds; where there is none, it is made for these vectors."""
@@ -220,7 +216,8 @@ def _is_one(value: Any) -> bool:
     return isinstance(value, (str, int, float))
 
 
-# The k best for a query of several parts, of which a vector's worst counts, or of weights below zero; exactly.
+# The k best for a query of several parts, of which a vector's worst counts, or of weights below zero: exactly, where
+# the engine's lists are exact.
 #
 # Any engine gives the largest inner products with weights above zero. The positive weights alone of a part bound it
 # from above; and a vector that an engine has not listed for a part has no larger inner product with it than the last
@@ -238,12 +235,14 @@ def best(
     without: Sequence[int],
     exclude: Collection[str],
     unlike: Sequence[Unlike],
+    *,
+    exact: bool,
 ) -> list[EngineHit]:
     """Find the k vectors with the largest smallest inner product with the parts, above zero, with nothing unwanted."""
     known: dict[str, EngineHit] = {}  # with their scores; zero for those that are unwanted
     depth = max(FIRST, GROWTH * k)
     while True:
-        lists = [engine.nearest(*_positive(part), depth, where) for part in parts]
+        lists = [engine.nearest(*_positive(part), depth, where, exact=exact) for part in parts]
         fresh = {hit.id: hit for listed in lists for hit in listed if hit.id not in known}
         known |= _scored(engine, list(fresh.values()), parts, without, unlike)
         beyond = min((listed[-1].score if len(listed) >= depth else 0.0) for listed in lists)
@@ -273,12 +272,12 @@ def _scored(
     lines = np.array([one.line for one in unlike])
     unwanted = np.zeros(len(weights), dtype=bool)
     unwanted[list(without)] = True
-    payloads = {one.id: one.payload for one in hits}
+    by_id = {one.id: one for one in hits}
     scored = {}
     for i, name in enumerate(stored.ids or ()):
         indices, values = stored.row(i)
         cosines = values @ weights[indices]
         excluded = unwanted[indices].any() or (cosines[len(parts) :] >= lines).any()
         score = 0.0 if excluded else float(cosines[: len(parts)].min())
-        scored[name] = EngineHit(name, score, payloads[name])
+        scored[name] = replace(by_id[name], score=score)
     return scored

@@ -58,6 +58,15 @@ def pick(rows: CsrRows, chosen: Places) -> CsrRows:
     return CsrRows(indptr, rows.indices[entries], rows.values[entries])
 
 
+def row_sums(rows: CsrRows, entries: Floats) -> Floats:
+    """Return the sum of each row's entries."""
+    sums = np.zeros(len(rows.indptr) - 1, np.float32)
+    filled = np.flatnonzero(np.diff(rows.indptr))
+    if len(filled):
+        sums[filled] = np.add.reduceat(entries, rows.indptr[filled])
+    return sums
+
+
 def check(rows: CsrRows, dimensions: int) -> None:
     """Raise unless indices are sorted, unique and below `dimensions`, and values finite and above zero."""
     indptr, indices, values = rows

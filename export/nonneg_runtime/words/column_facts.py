@@ -7,9 +7,10 @@ from pathlib import Path
 import numpy as np
 
 from nonneg_core.arrays import Doubles
+from nonneg_core.errors import FingerprintMismatch
 from nonneg_runtime.bundle.atlas_file import FILE_NAME as ATLAS
 from nonneg_runtime.bundle.atlas_file import Atlas
-from nonneg_runtime.bundle.bundle_folder import SHIPPED, Bundle, shipped_names
+from nonneg_runtime.bundle.bundle_folder import SHIPPED, Bundle, located, shipped_names
 from nonneg_runtime.bundle.manifest import Manifest, read_manifest
 from nonneg_runtime.words.names import Name, Names, read_names
 from nonneg_vectors.expressions.weightings import NAMED, Chance, ColumnStatistics
@@ -29,6 +30,20 @@ def why_unnamed(bundle: Bundle) -> str:
 def names_of(bundle: Bundle) -> Mapping[int, str]:
     """Return what the dimensions of a bundle that have a name are called."""
     return {dimension: name.name for dimension, name in known_names(bundle).items()}
+
+
+def shipped_model(name: str, fingerprint: str, given: str | None = None) -> str:
+    """Return the model that an index's vectors are of: the one that was given, else one that comes with nonneg."""
+    for model in shipped_names() if given is None else [given]:
+        if read_manifest(located(model)).fingerprint == fingerprint:
+            return model
+    raise FingerprintMismatch(
+        f"the index is of model {name} ({fingerprint[:8]}), "
+        + (f"not of {given}" if given else "which does not come with nonneg"),
+        fix="give the bundle that it was made with",
+        field="model",
+        value=given,
+    )
 
 
 @lru_cache(maxsize=16)

@@ -1,30 +1,25 @@
-"""POST /embed, /query, /shorten and /explain: images, expressions or stored vectors in, vectors and reasons out."""
+"""POST /embed, /shorten and /explain: images, texts or stored vectors in, vectors and reasons out."""
 
 import asyncio
 from functools import partial
-from typing import Annotated, Any
+from typing import Any
 
 import orjson
 from fastapi import APIRouter, Request, Response
 from PIL import Image
-from pydantic import BaseModel, ConfigDict, Field
 
-from nonneg_core.errors import ExpressionInvalid, ParameterInvalid
-from nonneg_runtime.bundle.bundle_folder import Bundle
+from nonneg_core.errors import ParameterInvalid
 from nonneg_runtime.bundle.manifest import Manifest
 from nonneg_server.api import native_request as native
-from nonneg_server.api.native_answers import EmbedAnswer, ExplainAnswer, QueryAnswer
-from nonneg_server.api.route import EXAMPLES, PIXEL, Route, Schema, body, documented, embedding, flat, json_response
-from nonneg_server.engine.jobs import Text
-from nonneg_server.models.explanation import explain, maps_of, queried, query_json, with_cells
+from nonneg_server.api.native_answers import EmbedAnswer, ExplainAnswer
+from nonneg_server.api.route import EXAMPLES, Route, Schema, documented, embedding
+from nonneg_server.models.explanation import explain, maps_of, with_cells
 from nonneg_server.pipeline import request_pipeline as pipeline
 from nonneg_server.pipeline.answer_forms import form_for
-from nonneg_server.requests.bodies import LARGE, json_object, parse_in_thread, read_body, serialized
-from nonneg_server.requests.inputs import Incoming, Limits, Link, check_count, image_from
-from nonneg_server.requests.parameters import Comparison, ModelName, Parameters, PositiveCount, from_json
+from nonneg_server.requests.bodies import LARGE, read_body, serialized
+from nonneg_server.requests.inputs import Incoming, Limits
+from nonneg_server.requests.parameters import Comparison, Parameters
 from nonneg_server.requests.vectors import as_array, check_size, stored_vectors
-from nonneg_vectors.expressions.expression import Expression, Photo, Term, Words
-from nonneg_vectors.expressions.expression_parser import MOST_CHARACTERS, parse
 
 embed_router = APIRouter(route_class=Route, tags=["embed"])
 
@@ -76,92 +71,6 @@ async def post_embed(request: Request) -> Response:
     form.check(parameters)
     answer = await pipeline.serve(request, photos, parameters, field=state.get("field", "images"))
     return pipeline.reply(await pipeline.written(answer, form.write), answer, form.MEDIA_TYPE)
-
-
-# POST /query: an expression of photos, words and dimensions becomes weightings of dimensions and conditions.
-
-
-class QueryRequest(BaseModel):
-    """What a client of /query may ask for."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    expression: Annotated[
-        str,
-        Field(
-            max_length=MOST_CHARACTERS,
-            description='`photo.jpg + 2*dim:goldfish - "text" & "dog" !dim:17`: see the docs.',
-        ),
-    ]
-    images: Annotated[
-        dict[str, Any], Field(description="The photos by the names that they have in the expression.")
-    ] = Field(default_factory=dict)
-    model: ModelName = None
-    dimensions: Annotated[PositiveCount | None, Field(description="Ask vectors of this length.")] = None
-
-
-def _query_body() -> Schema:
-    schema = flat(QueryRequest)
-    schema["properties"]["images"] |= {"additionalProperties": native.IMAGE}
-    example = {"expression": "a.png + dim:3 !dim:5", "images": {"a.png": PIXEL}, "dimensions": 8}
-    return body({"application/json": {"schema": schema, "example": example}})
-
-
-@embed_router.post("/query", summary="Read an expression: the vectors to search with, and the dimensions to leave out")
-@documented(QueryAnswer, EXAMPLES["queried"], body=_query_body)
-async def post_query(request: Request) -> Response:
-    given = await read_body(request, request.app.state.settings.max_body)
-    limits = request.app.state.settings.limits
-    query, expression, photos = await parse_in_thread(given, lambda: _read(json_object(given), limits))
-    bundle = request.app.state.registry.get(query.model).bundle
-    parameters = Parameters(model=query.model, dimensions=query.dimensions, errors="item")
-    embedded: dict[Photo | Words, Incoming] = dict([*photos.items(), *_texts(bundle, expression).items()])
-    check_count(max(1, len(embedded)), limits.images)
-    if not embedded:
-        return json_response(query_json(queried(bundle, expression, query.dimensions, {})))
-    answer = await pipeline.serve(request, list(embedded.values()), parameters)
-    leaves = list(embedded)
-    for i, error in answer.errors.items():  # the first: a query needs all that it names
-        if isinstance(leaf := leaves[i], Photo):
-            error.field = f"images[{leaf.name!r}]"
-        raise error
-    vectors = dict(zip(leaves, answer.rows, strict=True))
-    return pipeline.reply(orjson.dumps(query_json(queried(bundle, expression, query.dimensions, vectors))), answer)
-
-
-def _texts(bundle: Bundle, expression: Expression) -> dict[Words, Text]:
-    """Return the texts of an expression, where the model has a text tower."""
-    if not bundle.manifest.takes_texts:
-        return {}
-    return {words: Text(words.text, f"expression[{words.at}]") for words in expression.words()}
-
-
-def _read(given: dict[str, Any], limits: Limits) -> tuple[QueryRequest, Expression, dict[Photo, Incoming]]:
-    """Return what is asked, read; and its photos, each of which must be given or be a link."""
-    query = from_json(QueryRequest, given)
-    expression = parse(query.expression)
-    if query.expression in query.images:  # a photo's name that is a word
-        expression = Expression(((Term(1.0, Photo(query.expression)),),))
-    references = expression.photos()
-    for name in query.images:
-        if Photo(name) not in references:
-            raise ExpressionInvalid(
-                f"images holds {name!r}, and the expression does not", fix="leave it out, or use it", field="images"
-            )
-    return query, expression, {photo: _photo(photo, query.images, limits) for photo in references}
-
-
-def _photo(photo: Photo, images: dict[str, Any], limits: Limits) -> Incoming:
-    if photo.name in images:
-        return image_from(images[photo.name], f"images[{photo.name!r}]", limits)
-    if photo.name[:8].lower().startswith(("http://", "https://")):
-        return Link(photo.name, f"expression[{photo.at}]")
-    raise ExpressionInvalid(
-        f"character {photo.at + 1} of the expression: the photo {photo.name!r} is not among the images",
-        fix=f'send it: {{"images": {{"{photo.name}": "<base64>"}}}}; words stand in quotes',
-        field=f"expression[{photo.at}]",
-        value=photo.name[:200],
-    )
 
 
 # POST /shorten: stored vectors in, shorter ones out, without a run of the model.

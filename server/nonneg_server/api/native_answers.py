@@ -151,6 +151,33 @@ class QueryAnswer(Shape):
     unlike: list[UnlikeRow]
 
 
+class Reason(Shape):
+    dimension: int
+    name: str | None
+    part: Annotated[float, Field(description="Of the score.")]
+
+
+class FoundPhoto(Shape):
+    """A photo of the index; `match`: false where a random photo may score as much."""
+
+    id: str
+    score: float
+    match: bool | None
+    payload: dict[str, Any]
+    reasons: list[Reason]
+    thumbnail: NotRequired[Annotated[str, Field(description="Its address, where the studio shows the photo.")]]
+
+
+class SearchAnswer(Shape):
+    """The photos that are nearest, the nearest first; `exact`: whether all were compared, or candidates alone."""
+
+    model: str
+    fingerprint: str
+    dimensions: int
+    exact: bool
+    hits: list[FoundPhoto]
+
+
 class ModelSummary(Shape):
     name: str
     version: str

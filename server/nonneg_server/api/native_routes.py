@@ -13,6 +13,7 @@ from nonneg_server.api import native_answers as schemas
 from nonneg_server.api.embed_routes import embed_router
 from nonneg_server.api.native_answers import ErrorAnswer, Health
 from nonneg_server.api.native_request import error_body, query_parameters
+from nonneg_server.api.query_routes import query_router
 from nonneg_server.api.route import BINARY, EXAMPLES, Dialect, Route, documented, health, json_response, open_to_all
 from nonneg_server.models.dimensions import dimension_details, list_dimensions, thumbnail
 from nonneg_server.models.served_models import check_alive, check_ready, lengths, summary
@@ -166,7 +167,7 @@ async def get_openapi(request: Request) -> Response:
 
 # The native API: images, stored vectors, models, health, and the pages about them.
 
-_ROUTERS = (embed_router, models_router, health_router, docs_router)
+_ROUTERS = (embed_router, query_router, models_router, health_router, docs_router)
 NATIVE = Dialect(
     "native", ("",), error_body, ErrorAnswer, tuple(route for router in _ROUTERS for route in router.routes)
 )

@@ -69,6 +69,27 @@ class Comparison(BaseModel):
     ] = False
 
 
+class Search(BaseModel):
+    """What a client of /search may ask for besides what is looked for."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    k: Annotated[int, Field(ge=1, le=1000, description="Hits to answer, at most.")] = 10
+    where: Annotated[
+        dict[str, Any] | None,
+        Field(description='Conditions on the payload: {"price": {"lt": 30}, "brand": ["Acme", "Bee"]}. In JSON alone.'),
+    ] = None
+    without: Annotated[
+        list[Annotated[int, Field(ge=0)]], Field(max_length=64, description="Dimensions that no hit may have.")
+    ] = Field(default_factory=list)
+    exclude: Annotated[list[str], Field(max_length=1000, description="Ids that are not wanted. In JSON alone.")] = (
+        Field(default_factory=list)
+    )
+    exact: Annotated[bool, Field(description="Compare with every photo, and not with candidates alone.")] = False
+    reasons: Annotated[bool, Field(description="Say which dimensions make each score.")] = True
+    matches_only: Annotated[bool, Field(description="End the list where random photos may score as much.")] = False
+
+
 class Listing(BaseModel):
     """Which of a model's dimensions to list, in which order."""
 

@@ -24,6 +24,7 @@ from nonneg_server.http.context import Observer, RequestContext, on_error, on_ht
 from nonneg_server.http.keys import Keys, read_keys, reload_keys
 from nonneg_server.http.origin import OriginCheck
 from nonneg_server.http.refusals import READABLE_HEADERS, EarlyRejection
+from nonneg_server.models.served_index import ServedIndex
 from nonneg_server.models.served_models import Registry, Repository
 from nonneg_server.observation.logs import log_access
 from nonneg_server.observation.server_metrics import Metrics, Traffic
@@ -92,9 +93,10 @@ def _fill(state: State, registry: Registry, settings: Settings, shared: Connecti
     state.shared = shared
     state.guests = [dialect for dialect in DIALECTS if dialect.guest is not None]
     state.folder = None  # that the studio shows
+    state.index = None if settings.index is None else ServedIndex(settings.index)
     state.studio = None  # made when it is first asked for
     state.cell_maps = None
-    state.shutdown_hooks = []
+    state.shutdown_hooks = [] if state.index is None else [state.index.index.close]
     state.reload_hooks = []
     state.fetcher = Fetcher(
         settings.url_host, max_bytes=settings.url_bytes, timeout=settings.url_timeout, shared=shared

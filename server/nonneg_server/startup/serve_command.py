@@ -54,7 +54,7 @@ def serve(**flags: Any) -> None:
       nonneg serve --model bundles/mine --host 0.0.0.0 --port 9000
       curl --data-binary @photo.jpg -H 'Content-Type: image/jpeg' 'http://127.0.0.1:8000/embed?dimensions=256'
     """
-    run(read_settings(**flags), read_again=partial(read_settings, **flags))
+    run(with_model_of_index(read_settings(**flags)), read_again=partial(read_settings, **flags))
 
 
 def run(
@@ -98,6 +98,18 @@ def run(
         raise CheckFailed(process.failure, fix="start it again; the log says what came before")
     if process.interrupted:
         sys.exit(130)
+
+
+def with_model_of_index(settings: Settings) -> Settings:
+    """Return settings that serve the model of the index, where no other one is named."""
+    if settings.index is None or settings.model:
+        return settings
+    from nonneg_runtime.words.column_facts import shipped_model
+    from nonneg_vectors.search.index import Index
+
+    with Index.open(settings.index) as index:
+        description = index.description
+    return settings.model_copy(update={"model": (shipped_model(description.model, description.fingerprint),)})
 
 
 def about_decoding(decode: str) -> list[str]:

@@ -61,6 +61,12 @@ class Settings(BaseSettings):
         group="Models",
         metavar="DIR",
     )
+    index: Path | None = setting(
+        None,
+        "Index to answer POST /search from, made by `nonneg index`. Without --model, its own model is served.",
+        group="Models",
+        metavar="DIR",
+    )
     manage: bool = setting(False, "Let clients load, reload and unload models (POST /v2/repository/…).", group="Models")
     model_memory: int | None = setting(
         None,

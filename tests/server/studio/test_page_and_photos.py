@@ -198,7 +198,9 @@ async def test_two_photos_side_by_side_sum_to_their_cosine(studio: httpx.AsyncCl
             assert vectors[one, bar["dimension"]] > 0 == vectors[other, bar["dimension"]]
 
 
-async def test_a_dimension_tells_of_its_photos_here(studio: httpx.AsyncClient, vectors: Vectors, bundle: Bundle) -> None:
+async def test_a_dimension_tells_of_its_photos_here(
+    studio: httpx.AsyncClient, vectors: Vectors, bundle: Bundle
+) -> None:
     body = (await studio.get("/studio/dimensions/0")).json()
     assert (body["name"], body["term"]) == ("red things", 'dim:"red things"')
     here = body["here"]
