@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from nonneg_core.terminal.installing import needing
+from nonneg_training import plugins
 from nonneg_training.data import Images, ShardStream
 from nonneg_training.encoder.backbone import PIXELS, Backbone
 from nonneg_training.encoder.encoder_module import EncoderModule
@@ -10,6 +11,7 @@ from nonneg_training.encoder.named_backbones import open_backbone
 from nonneg_training.encoder.torchvision_backbones import pad_stem
 from nonneg_training.loop import settings_checks
 from nonneg_training.onnx_backbone import encoder_file, is_onnx_file
+from nonneg_training.plugins import Use
 from nonneg_training.setup.process_group import ProcessGroup
 from nonneg_training.setup.run_settings import SETTINGS_FILE as CONFIG
 from nonneg_training.setup.run_settings import RunSettings
@@ -22,6 +24,8 @@ def resolve(settings: RunSettings, images: Images | ShardStream, world: ProcessG
     """Return the settings of this run on this data: nothing is left to default, so that the run folder stands alone."""
     chosen_backbone = {"backbone": encoder_file(settings.model.backbone)}
     settings = settings.model_copy(update={"model": settings.model.model_copy(update=chosen_backbone)})
+    plugins.check_loaded(_uses(settings), settings.plugins)
+    settings_checks.check_names(settings)
     settings_checks.check_foreign(settings)
     if is_onnx_file(settings.model.backbone):
         with needing("an ONNX encoder as backbone", extra="export"):
@@ -44,12 +48,25 @@ def resolve(settings: RunSettings, images: Images | ShardStream, world: ProcessG
         "batch_norm": method != "head" if model.batch_norm is None else model.batch_norm,
     }
     views = settings.views.model_copy(update={"size": size})
-    return settings.model_copy(update={"views": views, "model": model.model_copy(update=chosen)})
+    settings = settings.model_copy(update={"views": views, "model": model.model_copy(update=chosen)})
+    return settings.model_copy(update={"plugins": plugins.record(_uses(settings))})
+
+
+def _uses(settings: RunSettings) -> list[Use]:
+    """List the names that may be a plug-in's; the encoder needs the first two of them."""
+    uses = [
+        Use("model.backbone", "backbone", settings.model.backbone),
+        Use("model.activation", "activation", settings.model.activation or ""),
+        Use("method", "method", settings.method),
+        Use("loss.name", "loss", settings.loss.name or ""),
+    ]
+    return uses + [Use("loop.loggers", "logger", name) for name in settings.loop.loggers]
 
 
 def build_encoder(settings: RunSettings, *, pretrained: bool = True) -> EncoderModule:
     """Build the encoder of resolved settings; without `pretrained` nothing is fetched: its weights are loaded next."""
     model, size = settings.model, settings.views.size
+    plugins.check_loaded(_uses(settings)[:2], settings.plugins)
     assert size is not None
     assert model.activation is not None
     return EncoderModule(

@@ -16,6 +16,7 @@ from nonneg_training.data import Images, open_source, subset, unseen
 from nonneg_training.measure.encoder_outputs import Outputs
 from nonneg_training.measure.probing import ProbeResult, probe_rows
 from nonneg_training.measure.target_to_measure import MeasuredTarget, is_array, open_target, read_array
+from nonneg_training.plugins import plugin_option
 from nonneg_training.setup.run_settings import Data
 from nonneg_vectors.evaluation.linear_probes import halves
 from nonneg_vectors.evaluation.retrieval import SELECTIONS, check_selections
@@ -115,6 +116,7 @@ def _short_number(value: Any) -> Any:
 @click.option("--labels", type=click.Path(path_type=Path), help="Of an array: .npy, or text with a label a line.")
 @click.option("--lengths", default="", metavar="N,…", help="Dimensions to keep, beside all of them.")
 @click.option("--selections", default="prefix", show_default=True, metavar="NAME,…", help=",".join(SELECTIONS))
+@plugin_option
 @click.option("--seed", type=int, default=0, show_default=True, help="Of the floors and of random dimensions.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def structure(
