@@ -71,5 +71,5 @@ def test_tensorboard_shows_every_number_of_a_run(tmp_path: Path) -> None:
 def test_without_tensorboard_the_logger_says_how_to_install_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
     settings = SETTINGS.model_copy(update={"loop": SETTINGS.loop.model_copy(update={"loggers": ("tensorboard",)})})
-    with pytest.raises(MissingExtra, match="the logger tensorboard needs .*pip install"):
+    with pytest.raises(MissingExtra, match=r"the logger tensorboard needs .*pip install"):
         train(settings, tmp_path / "run", data=PICTURES)

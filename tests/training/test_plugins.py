@@ -96,12 +96,12 @@ def test_a_run_goes_on_by_the_same_file_alone(mine: Path, tmp_path: Path) -> Non
         ({"method": "barlov"}, r"method='barlov' is unknown: choose one of cl, ncl, .*, barlow, or pass the file"),
         ({"loss.name": "distances"}, r"loss.name='distances' is unknown: choose one of distance, or pass"),
         ({"loop.loggers": ["wandb"]}, r"loop.loggers='wandb' is unknown: choose one of tensorboard, lines, or pass"),
-        ({"model.backbone": "resnet"}, r"backbone='resnet' is unknown: choose one of tiny-cnn, .*four-by-four, a-map, or pass"),
-        ({"model.activation": "relu6"}, r"activation='relu6' is unknown: choose one of relu, .*squared, or pass"),
+        ({"model.backbone": "resnet"}, r"backbone='resnet' is unknown: choose one of .*four-by-four, a-map, or pass"),
+        ({"model.activation": "relu6"}, r"activation='relu6' is unknown: choose .*squared, shifted, or pass"),
         ({"model.activation": "shifted"}, r"method=ncl does not go with activation=shifted"),
         ({"loss.name": "distance", "method": "ce"}, r"loss.name=distance is for cl and ncl, and ce has"),
         ({"model.backbone": "four-by-four", "model.pretrained": "DEFAULT"}, r"four-by-four brings its own weights"),
-        ({"model.backbone": "a-map"}, r"a-map makes \(2, 3, 8, 8\) of pixels \(2, 3, 8, 8\): return one row"),
+        ({"model.backbone": "a-map"}, r"a-map makes \(2, 3, 16, 16\) of pixels \(2, 3, 16, 16\): return one row"),
     ],
 )  # fmt: skip
 def test_a_name_that_nobody_registered_is_refused(changes: dict[str, object], message: str, tmp_path: Path) -> None:
