@@ -1,6 +1,7 @@
 """A run, from its settings to its folder: open the data, build what learns, claim the folder, loop."""
 
 import os
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -17,7 +18,7 @@ from nonneg_training.encoder.encoder_module import EncoderModule
 from nonneg_training.features.feature_cache import CachedFeatures, FeatureRequest, cached_features
 from nonneg_training.loop import training_checkpoint
 from nonneg_training.loop.batches import Batches, CaptionBatches, FeatureBatches, StreamBatches, ViewBatches
-from nonneg_training.loop.build_encoder import build_encoder, pretrained_run, resolve
+from nonneg_training.loop.build_encoder import build_encoder, pretrained_run, resolve, stem_report
 from nonneg_training.loop.events import Callback, open_loggers
 from nonneg_training.loop.run_health import embed, embed_cached
 from nonneg_training.loop.training_loop import Loop, RunOutcome
@@ -77,7 +78,9 @@ def prepare(
         torch.set_num_threads(settings.loop.threads)
     tune_for_training()
     device = choose_device(settings.loop.device)
-    settings = resolve(settings, images, world)
+    asked, settings = settings, resolve(settings, images, world)
+    if world.first and (said := stem_report(asked, settings)):
+        sys.stderr.write(f"{said}\n")
     torch.manual_seed(derive(settings.seed, "weights"))
     encoder = build_encoder(settings)
     if earlier := pretrained_run(settings):
