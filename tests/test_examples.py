@@ -88,7 +88,8 @@ def test_a_retriever_gives_documents_for_a_sentence_or_a_photo(run, photos: Path
 def alone(name: str, *arguments: object) -> list[str]:
     """Run an example that needs no server."""
     command = [sys.executable, str(EXAMPLES / name), *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=250, check=True).stdout.splitlines()
+    env = {**os.environ, "OMP_NUM_THREADS": "1"}
+    return subprocess.run(command, capture_output=True, text=True, timeout=250, check=True, env=env).stdout.splitlines()
 
 
 def test_a_loop_of_ones_own_learns_and_is_measured_beside_floors() -> None:

@@ -104,7 +104,7 @@ def test_a_run_goes_on_by_the_same_file_alone(mine: Path, tmp_path: Path) -> Non
         ({"model.backbone": "a-map"}, r"a-map makes \(2, 3, 16, 16\) of pixels \(2, 3, 16, 16\): return one row"),
     ],
 )  # fmt: skip
-def test_a_name_that_nobody_registered_is_refused(changes: dict[str, object], message: str, tmp_path: Path) -> None:
+def test_a_name_that_is_not_registered_is_refused(changes: dict[str, object], message: str, tmp_path: Path) -> None:
     plugins.load(PLUGIN)
     plugins.backbone("a-map")(torch.nn.Identity)
     with pytest.raises(ConfigInvalid, match=message):

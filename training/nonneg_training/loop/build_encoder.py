@@ -64,10 +64,10 @@ def _uses(settings: RunSettings) -> list[Use]:
     return uses + [Use("loop.loggers", "logger", name) for name in settings.loop.loggers]
 
 
-def stem_report(asked: RunSettings, resolved: RunSettings) -> str | None:
+def stem_report(given: RunSettings, resolved: RunSettings) -> str | None:
     """Say which stem `auto` took, and what it costs; nothing of a backbone that has one stem."""
     small = resolved.model.stem == "small"
-    if asked.model.stem != "auto" or asked.model.backbone not in (*RESNETS, "slim-resnet") or not small:
+    if given.model.stem != "auto" or given.model.backbone not in (*RESNETS, "slim-resnet") or not small:
         return None
     return (
         f"model.stem = auto took small, as up to {SMALL} px (here {resolved.views.size}). Behind it "

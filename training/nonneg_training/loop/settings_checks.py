@@ -16,7 +16,7 @@ HEAD_LOSSES = ("similarity", "neighbours", "contrastive", "labels", "reconstruct
 
 
 def check_names(settings: RunSettings) -> None:
-    """Refuse a method or a loss that nobody has registered."""
+    """Refuse a method or a loss that is not registered."""
     method, loss = settings.method, settings.loss.name
     if method not in METHODS and not plugins.find("method", method):
         raise plugins.unknown("method", "method", method, METHODS)

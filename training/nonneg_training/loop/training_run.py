@@ -78,9 +78,9 @@ def prepare(
         torch.set_num_threads(settings.loop.threads)
     tune_for_training()
     device = choose_device(settings.loop.device)
-    asked, settings = settings, resolve(settings, images, world)
-    if world.first and (said := stem_report(asked, settings)):
-        sys.stderr.write(f"{said}\n")
+    given, settings = settings, resolve(settings, images, world)
+    if world.first and (report := stem_report(given, settings)):
+        sys.stderr.write(f"{report}\n")
     torch.manual_seed(derive(settings.seed, "weights"))
     encoder = build_encoder(settings)
     if earlier := pretrained_run(settings):
@@ -97,8 +97,10 @@ def prepare(
         _check_same(run, settings)
     barrier()
     tested = watched is not None and watched.classes == images.classes
-    told = [*(open_loggers(settings, run) if world.first else ()), *callbacks]
-    return Loop(settings, run, method, batches, look, world=world, checkpoint=checkpoint, tested=tested, callbacks=told)
+    listeners = [*(open_loggers(settings, run) if world.first else ()), *callbacks]
+    return Loop(
+        settings, run, method, batches, look, world=world, checkpoint=checkpoint, tested=tested, callbacks=listeners
+    )
 
 
 def _check_same(run: Path, settings: RunSettings) -> None:

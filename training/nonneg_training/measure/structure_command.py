@@ -139,11 +139,13 @@ def structure(what: tuple[Path, ...], lengths: str, selections: str, seed: int, 
     check_selections(chosen)
     if len(what) > 2:
         raise ConfigInvalid(f"{len(what)} encoders", fix="give one, or two to compare", field="WHAT", limit=2)
-    seen = [_outputs(each, seed=seed, **shown) for each in what]
-    if len(seen) == 2:
-        _check_same_images(what, seen[0][1], seen[1][1])
+    encoders = [_outputs(each, seed=seed, **shown) for each in what]
+    if len(encoders) == 2:
+        _check_same_images(what, encoders[0][1], encoders[1][1])
     reports = [measure(outputs, before, lengths=sizes, selections=chosen, seed=seed) for _, outputs, before in seen]
-    more = differences(seen[0][1].z, seen[1][1].z, seen[0][1].labels, seed=seed) if len(seen) == 2 else {}
+    more = (
+        differences(encoders[0][1].z, encoders[1][1].z, encoders[0][1].labels, seed=seed) if len(encoders) == 2 else {}
+    )
     if as_json:
         records = [{"what": title, **report.record()} for (title, *_), report in zip(seen, reports, strict=True)]
         both = {"encoders": records, "differences": {name: asdict(each) for name, each in more.items()}}
