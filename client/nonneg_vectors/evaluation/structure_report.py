@@ -120,8 +120,8 @@ def differences(
 def _estimates(z: NDArray[Any], classes: Numbers, groups: Numbers) -> dict[str, Estimate]:
     judged = np.eye(classes.max() + 1, dtype=np.float32)[classes]
     whole = _figures(EncoderCodes(z), classes, judged)
-    kept = [groups != group for group in range(GROUPS)]
-    without = [_figures(EncoderCodes(z[rows]), classes[rows], judged[rows]) for rows in kept]
+    rest = [groups != group for group in range(GROUPS)]
+    without = [_figures(EncoderCodes(z[rows]), classes[rows], judged[rows]) for rows in rest]
     return {
         name: Estimate(getattr(whole, name), np.array([getattr(row, name) for row in without]), left_out=True)
         for name in COMPARED

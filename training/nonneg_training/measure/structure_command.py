@@ -140,18 +140,14 @@ def structure(what: tuple[Path, ...], lengths: str, selections: str, seed: int, 
     if len(what) > 2:
         raise ConfigInvalid(f"{len(what)} encoders", fix="give one, or two to compare", field="WHAT", limit=2)
     encoders = [_outputs(each, seed=seed, **shown) for each in what]
-    if len(encoders) == 2:
-        _check_same_images(what, encoders[0][1], encoders[1][1])
-    reports = [measure(outputs, before, lengths=sizes, selections=chosen, seed=seed) for _, outputs, before in seen]
-    more = (
-        differences(encoders[0][1].z, encoders[1][1].z, encoders[0][1].labels, seed=seed) if len(encoders) == 2 else {}
-    )
+    more = _more(what, *(outputs for _, outputs, _ in encoders), seed=seed) if len(what) == 2 else {}
+    reports = [measure(outputs, before, lengths=sizes, selections=chosen, seed=seed) for _, outputs, before in encoders]
     if as_json:
-        records = [{"what": title, **report.record()} for (title, *_), report in zip(seen, reports, strict=True)]
+        records = [{"what": title, **report.record()} for (title, *_), report in zip(encoders, reports, strict=True)]
         both = {"encoders": records, "differences": {name: asdict(each) for name, each in more.items()}}
         click.echo(json.dumps(both if more else records[0]))
         return
-    for (title, *_), report in zip(seen, reports, strict=True):
+    for (title, *_), report in zip(encoders, reports, strict=True):
         _show(title, report)
     if more:
         click.echo(f"{what[1]} beside {what[0]}, on the same images; intervals of 95 % over images")
@@ -167,13 +163,15 @@ def _beside(reports: Sequence[Report], more: dict[str, Interval]) -> list[list[A
     ]
 
 
-def _check_same_images(what: Sequence[Path], first: Outputs, second: Outputs) -> None:
+def _more(what: Sequence[Path], first: Outputs, second: Outputs, *, seed: int) -> dict[str, Interval]:
+    """Return how much more the second encoder has of each figure, on the same images."""
     if first.order != second.order or not np.array_equal(first.labels, second.labels):
         raise ConfigInvalid(
             f"{what[0]} and {what[1]} were shown different images ({len(first.labels)} and {len(second.labels)})",
             fix="say which with --data, or give arrays of the same images in one order",
             field="--data",
         )
+    return differences(first.z, second.z, first.labels, seed=seed)
 
 
 def _outputs(
