@@ -85,6 +85,26 @@ def test_a_retriever_gives_documents_for_a_sentence_or_a_photo(run, photos: Path
         assert "'folder': 'cat'" in lines[0]
 
 
+def alone(name: str, *arguments: object) -> list[str]:
+    """Run an example that needs no server."""
+    command = [sys.executable, str(EXAMPLES / name), *map(str, arguments)]
+    env = {**os.environ, "OMP_NUM_THREADS": "1"}
+    return subprocess.run(command, capture_output=True, text=True, timeout=250, check=True, env=env).stdout.splitlines()
+
+
+def test_a_loop_of_ones_own_learns_and_is_measured_beside_floors() -> None:
+    first, *lines = alone("own_loop.py", 40)
+    assert first.startswith("loss ")
+    figures = {line.partition(":")[0]: float(line.split()[-1]) for line in lines}
+    assert figures["measured"] > figures["shuffled"]
+
+
+@pytest.mark.nightly
+def test_lightning_trains_with_the_losses() -> None:
+    pytest.importorskip("pytorch_lightning")
+    assert alone("own_loop_lightning.py", 5)[-1].startswith("5 steps, loss ")
+
+
 @pytest.mark.nightly
 def test_an_ncl_encoder_is_trained_and_served(run, tmp_path: Path) -> None:
     root = os.environ.get("NONNEG_DATA")

@@ -76,6 +76,7 @@ def examine(model: Path | None = None) -> Iterator[Diagnosis]:
     yield Diagnosis("nonneg", "ok", f"{__version__} on Python {platform.python_version()}, {platform.platform()}")
     yield Diagnosis("client", "ok", ", ".join(f"{name} {installed(name)}" for name in CLIENT))
     yield from extras()
+    yield from torch_builds()
     yield from runtime()
     yield cores()
     yield files()
@@ -94,6 +95,17 @@ def extras() -> Iterator[Diagnosis]:
             yield Diagnosis(extra, "bad", f"without {', '.join(absent)}", fix)  # a runtime is there to serve with
         else:
             yield Diagnosis(extra, "note", f"an extra that is not installed (without {', '.join(absent)})", fix)
+
+
+def torch_builds() -> Iterator[Diagnosis]:
+    """Yield a note where torch and torchvision are of two builds: other programs may fail to import torchvision."""
+    versions = {name: installed(name) for name in ("torch", "torchvision")}
+    if None in versions.values():
+        return
+    if len({str(number).partition("+")[2] for number in versions.values()}) > 1:
+        message = " and ".join(f"{name} {number}" for name, number in versions.items())
+        fix = "install both from the index that one of them came from; nonneg itself works with these"
+        yield Diagnosis("torchvision", "note", f"{message} are of two builds", fix)
 
 
 def runtime() -> Iterator[Diagnosis]:

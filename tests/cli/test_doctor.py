@@ -115,3 +115,20 @@ def test_a_gpu_that_cannot_be_used_is_a_bad_finding_with_a_fix(bundle: Bundle) -
     assert (found.subject, found.verdict) == ("gpu", "bad")
     assert "CUDAExecutionProvider was asked for" in found.message
     assert found.fix
+
+
+@pytest.mark.parametrize(
+    ("torch", "torchvision", "mixed"),
+    [
+        ("2.13.0+cpu", "0.28.0+cpu", False),
+        ("2.13.0", "0.28.0", False),
+        ("2.13.0+cpu", "0.28.0", True),
+        ("2.13.0", None, False),
+    ],
+)
+def test_a_torchvision_of_another_build_than_torch_is_a_note(
+    torch: str, torchvision: str | None, mixed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(checks, "installed", {"torch": torch, "torchvision": torchvision}.get)
+    notes = list(checks.torch_builds())
+    assert [note.message for note in notes] == ["torch 2.13.0+cpu and torchvision 0.28.0 are of two builds"] * mixed

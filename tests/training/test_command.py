@@ -15,6 +15,7 @@ from nonneg_core.errors import ConfigInvalid, DataInvalid, StorageFailed, Traini
 from nonneg_training.loop.run_health import read_metrics
 from nonneg_training.loop.training_checkpoint import read_checkpoint
 from nonneg_training.loop.training_loop import Loop
+from nonneg_training.onnx_backbone.onnx_graph import load_graph
 from nonneg_training.train_command import train
 
 
@@ -53,6 +54,26 @@ def test_a_recipe_is_asked_for_by_its_name(tmp_path: Path) -> None:
         run("--config", "cifar11", "--out", str(tmp_path / "run"))
     with pytest.raises(ConfigInvalid, match=r"with the options: loop.stepz.*did you mean loop.steps"):
         run("--config", "cpu", "--set", "loop.stepz=3", "--out", str(tmp_path / "run"))
+
+
+def test_the_stem_that_auto_took_is_said_with_what_it_costs(tmp_path: Path) -> None:
+    short = ["--data", "digits", "--steps", "1", "--batch", "8", "--backbone", "slim-resnet"]
+    said = CliRunner().invoke(train, [*short, "--out", str(tmp_path / "a")]).stderr
+    assert "model.stem = auto took small, as up to 64 px (here 16)" in said
+    assert "model.stem=imagenet, which is faster" in said
+    chosen = [*short, "--set", "model.stem=small", "--out", str(tmp_path / "b")]
+    assert "model.stem" not in CliRunner().invoke(train, chosen).stderr
+
+
+def test_a_checkpoint_in_place_of_weights_by_name_is_refused_with_the_way_in(tmp_path: Path) -> None:
+    (tmp_path / "solo.ckpt").write_bytes(b"PK")
+    with pytest.raises(ConfigInvalid, match=r"is a file.*nonneg train --from FILE --out RUN.*solo-learn"):
+        run(
+            "--data", "digits", "--backbone", "resnet18", "--size", "32", "--out", str(tmp_path / "run"),
+            "--set", f"model.pretrained={tmp_path / 'solo.ckpt'}",
+        )  # fmt: skip
+    with pytest.raises(DataInvalid, match=r"not a valid ONNX model.*nonneg train --from FILE --out RUN"):
+        load_graph(tmp_path / "solo.ckpt")
 
 
 def test_steps_are_asked_for_in_place_of_epochs(tmp_path: Path) -> None:

@@ -87,6 +87,15 @@ def test_a_run_of_two_processes_leaves_one_checkpoint_and_one_row_a_step(tmp_pat
     assert len(read_metrics(tmp_path / "run")) == 5
 
 
+@pytest.mark.nightly
+def test_two_processes_train_a_module_of_ones_own_and_the_first_alone_logs(tmp_path: Path) -> None:
+    own = ["--plugin", str(Path(__file__).with_name("plugin.py")), "--backbone", "four-by-four"]
+    own += ["--set", "loss.name=distance", "--set", 'loop.loggers=["lines"]']
+    arguments = ["--data", "digits", "--steps", "3", "--batch", "64", *own, "--out", str(tmp_path / "run")]
+    together(2, "-c", "from nonneg_cli.table import main; main()", "train", *arguments)
+    assert len((tmp_path / "run" / "lines.txt").read_text().splitlines()) == 3
+
+
 @pytest.mark.parametrize("batch", ["33", "2"])
 def test_a_batch_that_cannot_be_shared_is_refused(tmp_path: Path, batch: str) -> None:
     from nonneg_core.errors import ConfigInvalid

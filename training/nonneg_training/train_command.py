@@ -9,6 +9,7 @@ import click
 
 from nonneg_core.errors import ConfigInvalid
 from nonneg_core.process.long_runs import Interrupted
+from nonneg_training.plugins import plugin_option
 from nonneg_training.setup.run_settings import RunSettings, read_settings
 
 RECIPES = sorted(path.stem for path in (Path(__file__).parent / "recipes").glob("*.toml"))
@@ -62,6 +63,7 @@ _FLAGS = {  # the flags that stand for one setting each
     type=click.Path(path_type=Path, exists=True, dir_okay=False),
     help="Take over an encoder of solo-learn's layout (backbone.*, projector.*) as a run; nothing is trained.",
 )
+@plugin_option
 @click.option("--resume", is_flag=True, help="Go on from the checkpoint in --out.")
 def train(
     out: Path, config: str | None, others: tuple[str, ...], checkpoint: Path | None, resume: bool, **flags: Any
@@ -71,6 +73,7 @@ def train(
     \b
       nonneg train --data digits --epochs 5 --out runs/digits
       nonneg train --data photos/ --backbone slim-resnet --out runs/photos
+      nonneg train --plugin mine.py --backbone my-net --data photos/ --out runs/mine
       nonneg train --config head --data photos/ --out runs/head
       nonneg train --method head --backbone clip.onnx --data photos/ --out runs/clip
       nonneg train --from ncl.ckpt --data cifar10 --out runs/theirs

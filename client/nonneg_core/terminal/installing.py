@@ -19,7 +19,10 @@ from urllib.parse import unquote, urlsplit
 
 from nonneg_core.errors import MissingExtra
 
-HEAVY = " (torch may bring CUDA, gigabytes: without a GPU install its CPU build first, from PyTorch's own index)"
+HEAVY = (
+    " (torch may bring CUDA, gigabytes: without a GPU install torch and torchvision of its CPU build first, both from "
+    "PyTorch's own index)"
+)
 
 
 @contextmanager

@@ -14,6 +14,7 @@ from nonneg_core.errors import DataInvalid
 from nonneg_core.shortening import unit
 from nonneg_vectors.evaluation import structure as measures
 from nonneg_vectors.evaluation.structure import Codes, EncoderCodes, floors, mean_score
+from nonneg_vectors.evaluation.uncertainty import GROUPS, Estimate, Interval, groups_of
 
 SECOND = "second"  # view of the first images
 
@@ -95,6 +96,36 @@ def structure(
         estimator=_estimator(second),
         judge="labels" if judge is None else "another encoder",
     )
+
+
+COMPARED = (
+    "live", "zero_share", "nnz", "sparsity", "correlation", "consistency", "consistency_unweighted", "purity",
+    "monosemanticity",
+)  # fmt: skip
+
+
+def differences(
+    first: NDArray[Any], second: NDArray[Any], labels: Sequence[Any] | NDArray[Any], *, seed: int = 0
+) -> dict[str, Interval]:
+    """Return how much more the second encoder has of each figure, with 95 % intervals over images.
+
+    Row i of both is of image i: each group of images is left out of both at once. `seed` draws the groups.
+    """
+    classes = measures.codes(labels, len(first))
+    groups = groups_of(classes, seed=seed)
+    ours, theirs = (_estimates(np.asarray(z, dtype=np.float32), classes, groups) for z in (second, first))
+    return {name: (ours[name] - theirs[name]).interval() for name in COMPARED}
+
+
+def _estimates(z: NDArray[Any], classes: Numbers, groups: Numbers) -> dict[str, Estimate]:
+    judged = np.eye(classes.max() + 1, dtype=np.float32)[classes]
+    whole = _figures(EncoderCodes(z), classes, judged)
+    rest = [groups != group for group in range(GROUPS)]
+    without = [_figures(EncoderCodes(z[rows]), classes[rows], judged[rows]) for rows in rest]
+    return {
+        name: Estimate(getattr(whole, name), np.array([getattr(row, name) for row in without]), left_out=True)
+        for name in COMPARED
+    }
 
 
 def _with_second(z: NDArray[Any], second: NDArray[Any] | None) -> EncoderCodes:

@@ -8,6 +8,7 @@ import click
 from nonneg_export.assembly.run_draft import draft
 from nonneg_export.commands import options
 from nonneg_export.commands.draft_to_bundle import write_and_show
+from nonneg_training.plugins import plugin_option
 
 
 @click.command()
@@ -19,6 +20,7 @@ from nonneg_export.commands.draft_to_bundle import write_and_show
 @options.output_options
 @click.option("--relu", is_flag=True, help="Put a ReLU behind an encoder that is not non-negative.")
 @options.about_options
+@plugin_option
 def export(run: Path, relu: bool, **flags: Any) -> None:
     """Turn the training run RUN into a bundle: ONNX, best dimension first, verified, with its evidence.
 

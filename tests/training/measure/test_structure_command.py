@@ -19,7 +19,9 @@ from nonneg_runtime.bundle.bundle_folder import open_bundle
 from nonneg_training.data import open_data
 from nonneg_training.loop.training_run import train
 from nonneg_training.measure.target_to_measure import open_target
-from nonneg_training.setup.run_settings import read_settings
+from nonneg_training.setup.run_settings import Onnx, read_settings
+from nonneg_vectors.evaluation.structure_report import differences
+from nonneg_vectors.evaluation.uncertainty import GROUPS, STUDENT, groups_of
 
 pytestmark = pytest.mark.slow
 
@@ -153,6 +155,64 @@ def test_load_encoder_takes_a_path_or_a_string(trained: Path) -> None:
         _ = nonneg_training.load_decoder
 
 
+def test_two_encoders_stand_side_by_side_with_the_interval_of_their_difference(signed: Path, trained: Path) -> None:
+    found = measured(signed, trained, "--limit", "200")
+    first, second = (each["structure"]["measured"] for each in found["encoders"])
+    for name, more in found["differences"].items():
+        assert more["mean"] == pytest.approx(second[name] - first[name], abs=1e-6)
+        assert more["low"] <= more["mean"] <= more["high"]
+    assert found["differences"]["sparsity"]["low"] > 0, "a ReLU's vectors are sparser, surely"
+    said = CliRunner().invoke(nonneg, ["evaluate", "--structure", str(signed), str(trained), "--limit", "200"]).output
+    assert f"{trained} beside {signed}, on the same images" in said
+
+
+def test_the_interval_of_a_difference_is_that_of_leaving_out_groups_of_images() -> None:
+    rng = np.random.default_rng(0)
+    labels = np.arange(120) % 3
+    first = np.maximum(rng.normal(size=(120, 5)), 0).astype(np.float32)
+    second = np.maximum(rng.normal(size=(120, 5)) + np.eye(3, 5)[labels], 0).astype(np.float32)
+    groups = groups_of(labels)
+    one_by_one = [
+        nonneg_training.structure(second[groups != g], labels[groups != g]).measured.consistency
+        - nonneg_training.structure(first[groups != g], labels[groups != g]).measured.consistency
+        for g in range(GROUPS)
+    ]
+    error = np.sqrt((GROUPS - 1) / GROUPS * ((one_by_one - np.mean(one_by_one)) ** 2).sum())
+    more = differences(first, second, labels)["consistency"]
+    assert more.high - more.low == pytest.approx(2 * STUDENT * error, rel=1e-4)
+    same = differences(first, first, labels)
+    assert {(each.low, each.mean, each.high) for each in same.values()} == {(0.0, 0.0, 0.0)}
+
+
+def test_different_images_and_three_encoders_are_refused(trained: Path, tmp_path: Path) -> None:
+    for name, count in (("a", 40), ("b", 39)):
+        np.savez(tmp_path / f"{name}.npz", z=np.eye(count, dtype=np.float32), labels=np.arange(count) % 2)
+    with pytest.raises(ConfigInvalid, match=r"shown different images \(40 and 39\): say which with --data"):
+        measured(tmp_path / "a.npz", tmp_path / "b.npz")
+    with pytest.raises(ConfigInvalid, match="3 encoders: give one, or two"):
+        measured(trained, trained, trained)
+
+
+@pytest.mark.parametrize("side", [8, "side"])
+def test_an_onnx_file_that_takes_floats_is_shown_them_scaled(tmp_path: Path, side: int | str) -> None:
+    x = helper.make_tensor_value_info("images", TensorProto.FLOAT, ["batch", 3, side, side])
+    y = helper.make_tensor_value_info("features", TensorProto.FLOAT, ["batch", 3])
+    nodes = [
+        helper.make_node("GlobalAveragePool", ["images"], ["pooled"]),
+        helper.make_node("Flatten", ["pooled"], ["features"]),
+    ]
+    path = tmp_path / "x.onnx"
+    graph = helper.make_graph(nodes, "g", [x], [y])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10), path)
+    how = Onnx(mean=(0.5, 0.4, 0.3), std=(0.2, 0.1, 0.5))
+    target = open_target(path, onnx=how, size=None if side == 8 else 8)
+    pixels = np.random.default_rng(0).integers(0, 256, (5, 8, 8, 3), dtype=np.uint8)
+    expected = (pixels.mean((1, 2)) / 255 - np.array(how.mean)) / np.array(how.std)
+    np.testing.assert_allclose(target.run(pixels)["z"], expected, atol=1e-5)
+    found = measured(path, "--data", "digits:test", "--limit", "20", "--mean", ".5", ".4", ".3", "--size", "8")
+    assert "8 px, mean 0.5 0.4 0.3, std 0.229" in found["what"]
+
+
 @pytest.mark.parametrize(
     ("arguments", "error", "message"),
     [
@@ -195,5 +255,5 @@ def test_an_onnx_file_without_pixels_is_refused(tmp_path: Path) -> None:
     y = helper.make_tensor_value_info("embedding", TensorProto.FLOAT, ["batch", 3])
     graph = helper.make_graph([helper.make_node("Relu", ["pixels"], ["embedding"])], "g", [x], [y])
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10), tmp_path / "x.onnx")
-    with pytest.raises(DataInvalid, match="does not take uint8 pixels"):
+    with pytest.raises(DataInvalid, match="has 2 axes, an image has 4"):
         measured(tmp_path / "x.onnx", "--data", "digits")

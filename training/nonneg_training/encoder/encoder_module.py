@@ -7,8 +7,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from nonneg_core.errors import ConfigInvalid
 from nonneg_core.pixels.view import View
+from nonneg_training import plugins
 from nonneg_training.encoder.backbone import Backbone
 
 
@@ -36,15 +36,18 @@ ACTIVATIONS = NON_NEGATIVE | CONTROLS
 
 
 def activation(name: str) -> Callable[[Tensor], Tensor]:
-    """Return the function of that name."""
-    if name not in ACTIVATIONS:
-        raise ConfigInvalid(
-            f"activation={name!r} is unknown",
-            fix=f"choose one of {', '.join(ACTIVATIONS)}",
-            field="activation",
-            value=name,
-        )
-    return ACTIVATIONS[name]
+    """Return the function of that name, a plug-in's or one of ours."""
+    function = plugins.find("activation", name) or ACTIVATIONS.get(name)
+    if function is None:
+        raise plugins.unknown("model.activation", "activation", name, ACTIVATIONS)
+    return function
+
+
+def activation_names(*, signed: bool) -> tuple[str, ...]:
+    """Return those that go below zero, or those that do not; a plug-in's by its values from -8 to 8."""
+    x = torch.linspace(-8, 8, 1601)
+    own = [name for name in plugins.names("activation") if bool((activation(name)(x) < 0).any()) is signed]
+    return (*(CONTROLS if signed else NON_NEGATIVE), *own)
 
 
 # What training trains and `nonneg export` exports.

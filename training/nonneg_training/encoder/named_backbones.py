@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from nonneg_core.errors import ConfigInvalid, DataInvalid, MissingExtra
 from nonneg_core.terminal.installing import needing, package_hint
+from nonneg_training import plugins
 from nonneg_training.encoder.backbone import Backbone, slim_resnet, tiny_cnn
 from nonneg_training.encoder.torchvision_backbones import MOBILENETS, mobilenet, resnet, vit
 
@@ -119,6 +120,8 @@ BACKBONE_NAMES = (*OWN, *RESNETS, *MOBILENETS, "vit-s-16", *LITE_SIZES, JOINED_L
 
 def open_backbone(name: str, *, small: bool, pretrained: str | None = None, size: int | None = None) -> Backbone:
     """Return the backbone of that name for images of `size`; `small` chooses the stem for up to 64 px."""
+    if made := plugins.find("backbone", name):
+        return _plugged(name, made(), pretrained=pretrained, size=size)
     if name in OWN:
         if pretrained:
             raise ConfigInvalid(
@@ -140,9 +143,29 @@ def open_backbone(name: str, *, small: bool, pretrained: str | None = None, size
         return lite(name, pretrained=pretrained, size=size)
     if name.startswith(TIMM_PREFIX):
         return timm_backbone(name.removeprefix(TIMM_PREFIX), pretrained=pretrained, size=size)
-    raise ConfigInvalid(
-        f"backbone={name!r} is unknown",
-        fix=f"choose one of {', '.join(BACKBONE_NAMES)}",
-        field="model.backbone",
-        value=name,
-    )
+    raise plugins.unknown("model.backbone", "backbone", name, BACKBONE_NAMES)
+
+
+def _plugged(name: str, network: nn.Module, *, pretrained: str | None, size: int | None) -> Backbone:
+    """Return a plug-in's module as a backbone; what its features measure, a picture of zeros tells."""
+    if pretrained:
+        raise ConfigInvalid(
+            f"{name} brings its own weights",
+            fix="leave model.pretrained out, or give the folder of a run of this backbone",
+            field="model.pretrained",
+            value=pretrained,
+        )
+    if isinstance(network, Backbone):
+        return network
+    side = size or 224
+    training = network.training
+    with torch.no_grad():
+        shape = tuple(network.eval()(torch.zeros(2, 3, side, side)).shape)
+    if len(shape) != 2 or shape[0] != 2:
+        raise ConfigInvalid(
+            f"{name} makes {shape} of pixels (2, 3, {side}, {side})",
+            fix="return one row of features an image, (2, width)",
+            field="model.backbone",
+            value=name,
+        )
+    return Backbone(network.train(training), shape[1], size=side)

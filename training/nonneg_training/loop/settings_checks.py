@@ -3,14 +3,32 @@
 import numpy as np
 
 from nonneg_core.errors import ConfigInvalid, DataInvalid
+from nonneg_training import plugins
 from nonneg_training.data import Captions, Images, ShardStream
-from nonneg_training.encoder.encoder_module import CONTROLS, NON_NEGATIVE
+from nonneg_training.encoder.encoder_module import ACTIVATIONS, NON_NEGATIVE, activation_names
 from nonneg_training.onnx_backbone import is_onnx_file
 from nonneg_training.setup.process_group import ProcessGroup
 from nonneg_training.setup.run_settings import RunSettings
 
 CONTROL_METHODS = ("cl", "spectral-cl", "ce")  # what their non-negative counterparts are held against
+METHODS = ("cl", "ncl", "spectral-cl", "spectral-ncl", "ce", "nce", "two-tower", "head")
 HEAD_LOSSES = ("similarity", "neighbours", "contrastive", "labels", "reconstruction")
+
+
+def check_names(settings: RunSettings) -> None:
+    """Refuse a method or a loss that is not registered."""
+    method, loss = settings.method, settings.loss.name
+    if method not in METHODS and not plugins.find("method", method):
+        raise plugins.unknown("method", "method", method, METHODS)
+    if loss is not None and not plugins.find("loss", loss):
+        raise plugins.unknown("loss.name", "loss", loss, ())
+    if loss is not None and method in METHODS and method not in ("cl", "ncl"):
+        raise ConfigInvalid(
+            f"loss.name={loss} is for cl and ncl, and {method} has a loss of its own",
+            fix="leave it out, or use method = ncl",
+            field="loss.name",
+            value=loss,
+        )
 
 
 def check_method(settings: RunSettings, images: Images | ShardStream) -> None:
@@ -23,7 +41,8 @@ def check_method(settings: RunSettings, images: Images | ShardStream) -> None:
             field="data.source",
             value=settings.data.source,
         )
-    learnt = settings.model.pretrained or is_onnx_file(settings.model.backbone)
+    own = plugins.find("backbone", settings.model.backbone)
+    learnt = settings.model.pretrained or is_onnx_file(settings.model.backbone) or own
     if (method == "head" or settings.model.frozen) and not learnt:
         raise ConfigInvalid(
             "a head, or model.frozen, needs a backbone that has learnt something",
@@ -106,6 +125,14 @@ def check_foreign(settings: RunSettings) -> None:
             field="method",
             value=settings.method,
         )
+    own = settings.model.activation
+    if is_onnx_file(name) and own and plugins.find("activation", own):
+        raise ConfigInvalid(
+            f"model.activation={own} is a plug-in's, which does not go behind an ONNX encoder",
+            fix=f"choose one of {', '.join(NON_NEGATIVE)}",
+            field="model.activation",
+            value=own,
+        )
     if is_onnx_file(settings.model.backbone) and settings.model.pretrained:
         raise ConfigInvalid(
             f"{name} brings its own weights", fix="leave model.pretrained out", field="model.pretrained"
@@ -151,15 +178,18 @@ def allowed(method: str) -> tuple[str, ...]:
 
     A head without an activation is the control of one with it; ce with one, of nce.
     """
-    if method in ("two-tower", "ce"):
-        return (*NON_NEGATIVE, *CONTROLS)
+    non_negative, signed = activation_names(signed=False), activation_names(signed=True)
+    if method in ("two-tower", "ce") or plugins.find("method", method):
+        return (*non_negative, *signed)
     if method == "head":
-        return (*NON_NEGATIVE, "identity")
-    return tuple(CONTROLS if method in CONTROL_METHODS else NON_NEGATIVE)
+        return (*non_negative, "identity")
+    return signed if method in CONTROL_METHODS else non_negative
 
 
 def check_activation(method: str, name: str) -> None:
-    """Refuse an activation that contradicts the method."""
+    """Refuse an activation that is not there, or that contradicts the method."""
+    if name not in ACTIVATIONS and not plugins.find("activation", name):
+        raise plugins.unknown("model.activation", "activation", name, ACTIVATIONS)
     if name not in allowed(method):
         raise ConfigInvalid(
             f"method={method} does not go with activation={name}",

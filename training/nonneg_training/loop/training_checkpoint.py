@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
+import subprocess
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache
+from importlib.metadata import version
 from pathlib import Path
 
 from safetensors import SafetensorError, safe_open
@@ -22,7 +27,7 @@ from nonneg_training.setup.run_settings import SETTINGS_FILE as CONFIG
 from nonneg_training.setup.run_settings import RunSettings, read_settings
 
 CHECKPOINT_FILE = "checkpoint.safetensors"
-FORMAT = "nonneg-checkpoint-1"
+FORMAT = "nonneg-checkpoint-2"
 ENCODER, TEXT, OPTIMISER, SCALE = "encoder.", "text.", "optimiser.", "scale."
 
 
@@ -68,16 +73,29 @@ def run_settings(run: Path) -> RunSettings:
     return read_settings(run / CONFIG, {})
 
 
-def write_checkpoint(run: Path, step: int, learner: nn.Module, optimiser: Optimizer, precision: MixedPrecision) -> None:
+def write_checkpoint(run: Path, step: int, learner: nn.Module, optimiser: Optimizer, precision: MixedPrecision) -> Path:
     """Save everything that the next step needs; the previous checkpoint stays until this one is whole."""
     tensors = dict(learner.state_dict())
     tensors |= {OPTIMISER + name: tensor for name, tensor in moments(optimiser).items()}
     tensors |= {SCALE + name: value for name, value in precision.state().items()}
     # the same memory order every time, and nothing shared
     tensors = {name: t.detach().cpu().contiguous().clone() for name, t in tensors.items()}
-    about = {"format": FORMAT, "step": str(step)}
+    # one entry: several come in an order that is drawn by chance
+    about = {"nonneg": json.dumps({"format": FORMAT, "step": step, **code_version()})}
     with atomic_write(run / CHECKPOINT_FILE) as path:
         _save(tensors, path, about)
+    return run / CHECKPOINT_FILE
+
+
+@cache
+def code_version() -> dict[str, str]:
+    """Return nonneg's version and, of a clone, its commit."""
+    clone, described = Path(__file__).parents[3], ""
+    git = ["git", "-C", str(clone), "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
+    if (clone / ".git").exists():
+        with suppress(OSError, subprocess.TimeoutExpired):
+            described = subprocess.run(git, capture_output=True, text=True, timeout=10, check=False).stdout.strip()
+    return {"version": version("nonneg")} | ({"commit": described} if described else {})
 
 
 def _save(tensors: dict[str, Tensor], path: Path, about: dict[str, str]) -> None:
@@ -96,7 +114,7 @@ def read_checkpoint(run: Path) -> Checkpoint:
     path = run / CHECKPOINT_FILE
     try:
         with safe_open(path, framework="pt") as file:
-            about = file.metadata() or {}
+            about = json.loads((file.metadata() or {}).get("nonneg", "{}"))
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - no mapping
     except FileNotFoundError:
         raise CheckpointInvalid(

@@ -2,7 +2,7 @@
 
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -15,6 +15,7 @@ from torch.nn.parallel import DistributedDataParallel
 from nonneg_core.process.long_runs import Interrupted, Interrupts
 from nonneg_core.terminal.progress import ProgressBar
 from nonneg_training.loop.batches import Batches
+from nonneg_training.loop.events import Callback, CheckpointEvent, EpochEvent, Event, StepEvent
 from nonneg_training.loop.optimiser import MixedPrecision, build_optimiser, scheduled_rate
 from nonneg_training.loop.run_health import HealthChecks, MetricsFile, Snapshot, read_snapshot
 from nonneg_training.loop.training_checkpoint import Checkpoint, restore_run, write_checkpoint
@@ -59,8 +60,10 @@ class Loop:
         world: ProcessGroup,
         checkpoint: Checkpoint | None = None,
         tested: bool = False,
+        callbacks: Sequence[Callback] = (),
     ) -> None:
         """Prepare a run; `tested` says that `look` sees test images, not those that are learnt from."""
+        self.callbacks = callbacks
         loop = settings.loop
         self.settings, self.folder, self.method, self.batches, self.look = settings, run, method, batches, look
         self.world, self.tested = world, tested
@@ -99,6 +102,9 @@ class Loop:
                             bar.move(self.done, text=f"loss {loss:.4f}, {clock.images_per_second:,.0f} images/s")
                         if self._due():
                             self.save()
+                        if self.done % self.plan.per_epoch == 0 or self.done == self.plan.total:
+                            epoch = EpochEvent(self.folder, self.done, self.epoch, self.reading, self.method.encoder)
+                            self._tell(epoch)
             except Interrupted:
                 if self.done > before:
                     self.save()
@@ -135,8 +141,19 @@ class Loop:
     def save(self) -> None:
         """Write the checkpoint of now."""
         if self.world.first:
-            write_checkpoint(self.folder, self.done, self.method, self.optimiser, self.precision)
+            path = write_checkpoint(self.folder, self.done, self.method, self.optimiser, self.precision)
+            self._tell(CheckpointEvent(self.folder, self.done, self.epoch, path))
         barrier()
+
+    @property
+    def epoch(self) -> int:
+        """The epoch of the last step, from 0."""
+        return (self.done - 1) // self.plan.per_epoch
+
+    def _tell(self, event: Event) -> None:
+        """Pass what happened to the callbacks, in the first process alone."""
+        for callback in self.callbacks if self.world.first else ():
+            callback(event)
 
     def _learn(self, step: int, part: int, ahead: Feed) -> dict[str, Tensor]:
         batch = ahead.take(step * self.plan.accumulate + part)
@@ -152,7 +169,7 @@ class Loop:
     def _report(self, result: dict[str, Tensor], speed: float, metrics: MetricsFile | None) -> float:
         loss = float(result["loss"])
         row: dict[str, float | None] = {name: float(value) for name, value in result.items()}
-        row |= {"step": self.done, "epoch": (self.done - 1) // self.plan.per_epoch}
+        row |= {"step": self.done, "epoch": self.epoch}
         first = self.optimiser.param_groups[0]
         row |= {"lr": first["lr"] / first["pace"], "images_per_second": round(speed, 1)}
         self.gates.check_loss(self.done, loss)
@@ -162,6 +179,8 @@ class Loop:
         if self.done % every == 0 or self.done == self.plan.total:
             row |= self._look()
         metrics.add(row)
+        values = {name: value for name, value in row.items() if value is not None and name not in ("step", "epoch")}
+        self._tell(StepEvent(self.folder, self.done, self.epoch, values))
         if self.reading and self.done > self.plan.total * self.settings.optimiser.warmup:
             self.gates.check_reading(self.done, self.reading)
         return loss

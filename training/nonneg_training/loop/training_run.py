@@ -1,6 +1,8 @@
 """A run, from its settings to its folder: open the data, build what learns, claim the folder, loop."""
 
-from collections.abc import Callable
+import os
+import sys
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -16,25 +18,40 @@ from nonneg_training.encoder.encoder_module import EncoderModule
 from nonneg_training.features.feature_cache import CachedFeatures, FeatureRequest, cached_features
 from nonneg_training.loop import training_checkpoint
 from nonneg_training.loop.batches import Batches, CaptionBatches, FeatureBatches, StreamBatches, ViewBatches
-from nonneg_training.loop.build_encoder import build_encoder, pretrained_run, resolve
+from nonneg_training.loop.build_encoder import build_encoder, pretrained_run, resolve, stem_report
+from nonneg_training.loop.events import Callback, open_loggers
 from nonneg_training.loop.run_health import embed, embed_cached
 from nonneg_training.loop.training_loop import Loop, RunOutcome
 from nonneg_training.methods import Method, build_method, head_start
 from nonneg_training.setup.batch_order import derive, generator
 from nonneg_training.setup.process_group import ProcessGroup, barrier, join, leave
 from nonneg_training.setup.run_settings import SETTINGS_FILE as CONFIG
-from nonneg_training.setup.run_settings import RunSettings, write_settings
+from nonneg_training.setup.run_settings import Data, RunSettings, write_settings
 from nonneg_training.views import cutter_for, pipeline_for
 
 
-def train(settings: RunSettings, run: Path, *, progress: bool | None = None) -> RunOutcome:
-    """Train as `settings` says into the folder `run`, or go on with the interrupted run of the same that it holds."""
+def train(
+    settings: RunSettings,
+    run: str | os.PathLike[str],
+    *,
+    data: Images | ShardStream | None = None,
+    callbacks: Sequence[Callback] = (),
+    progress: bool | None = None,
+) -> RunOutcome:
+    """Train as `settings` says into the folder `run`, or go on with the interrupted run of the same that it holds.
+
+    data: images of your own (`nonneg_training.data.Arrays`, or another `Images`), in place of `settings.data`.
+    callbacks: functions that are called with each event; an exception in one ends the run at its last checkpoint.
+    """
+    run = Path(run)
+    if data is not None:
+        settings = settings.model_copy(update={"data": Data(source=data.name)})
     begun = (run / training_checkpoint.CHECKPOINT_FILE).exists()
     checkpoint = training_checkpoint.read_checkpoint(run) if begun else None
     world = join()
     try:
-        images = open_source(settings.data)
-        outcome = prepare(settings, run, images, checkpoint, world).run(progress)
+        images = open_source(settings.data) if data is None else data
+        outcome = prepare(settings, run, images, checkpoint, world, callbacks).run(progress)
     except BaseException:
         leave(together=False)  # the others may wait for us elsewhere: they hear at once that we are gone
         raise
@@ -53,6 +70,7 @@ def prepare(
     images: Images | ShardStream,
     checkpoint: training_checkpoint.Checkpoint | None = None,
     world: ProcessGroup | None = None,
+    callbacks: Sequence[Callback] = (),
 ) -> Loop:
     """Return everything but the steps; the folder is ours from here on."""
     world = world or ProcessGroup()
@@ -60,7 +78,9 @@ def prepare(
         torch.set_num_threads(settings.loop.threads)
     tune_for_training()
     device = choose_device(settings.loop.device)
-    settings = resolve(settings, images, world)
+    given, settings = settings, resolve(settings, images, world)
+    if world.first and (report := stem_report(given, settings)):
+        sys.stderr.write(f"{report}\n")
     torch.manual_seed(derive(settings.seed, "weights"))
     encoder = build_encoder(settings)
     if earlier := pretrained_run(settings):
@@ -73,15 +93,33 @@ def prepare(
         method = torch.nn.SyncBatchNorm.convert_sync_batchnorm(method)  # type: ignore[no-untyped-call]
     if world.first and not (run / CONFIG).exists():
         write_settings(run / CONFIG, settings)
-    elif (run / CONFIG).exists() and training_checkpoint.run_settings(run) != settings:
-        raise StorageFailed(
-            f"{run} holds a run already, of other settings",
-            fix="remove it, choose another --out, or pass --resume",
-            value=str(run),
-        )
+    elif (run / CONFIG).exists():
+        _check_same(run, settings)
     barrier()
     tested = watched is not None and watched.classes == images.classes
-    return Loop(settings, run, method, batches, look, world=world, checkpoint=checkpoint, tested=tested)
+    listeners = [*(open_loggers(settings, run) if world.first else ()), *callbacks]
+    return Loop(
+        settings, run, method, batches, look, world=world, checkpoint=checkpoint, tested=tested, callbacks=listeners
+    )
+
+
+def _check_same(run: Path, settings: RunSettings) -> None:
+    """Refuse to go on with a run of other settings, or by other code of a plug-in."""
+    begun = training_checkpoint.run_settings(run)
+    if begun == settings:
+        return
+    if begun == settings.model_copy(update={"plugins": begun.plugins}):
+        changed = ", ".join(sorted(set(begun.plugins) ^ set(settings.plugins)))
+        raise StorageFailed(
+            f"{run} began with another file of a plug-in: {changed}",
+            fix="put that file back, or choose another --out",
+            value=str(run),
+        )
+    raise StorageFailed(
+        f"{run} holds a run already, of other settings",
+        fix="remove it, choose another --out, or pass --resume",
+        value=str(run),
+    )
 
 
 Look = Callable[[], tuple[Tensor, Tensor]]

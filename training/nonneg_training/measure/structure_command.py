@@ -16,15 +16,13 @@ from nonneg_training.data import Images, open_source, subset, unseen
 from nonneg_training.measure.encoder_outputs import Outputs
 from nonneg_training.measure.probing import ProbeResult, probe_rows
 from nonneg_training.measure.target_to_measure import MeasuredTarget, is_array, open_target, read_array
-from nonneg_training.setup.run_settings import Data
+from nonneg_training.plugins import plugin_option
+from nonneg_training.setup.run_settings import Channels, Data, Onnx
 from nonneg_vectors.evaluation.linear_probes import halves
 from nonneg_vectors.evaluation.retrieval import SELECTIONS, check_selections
-from nonneg_vectors.evaluation.structure_report import CodeFigures, StructureReport
+from nonneg_vectors.evaluation.structure_report import COMPARED, CodeFigures, StructureReport, differences
+from nonneg_vectors.evaluation.uncertainty import Interval
 
-FIGURES = (  # what is printed, in this order
-    "live", "zero_share", "nnz", "sparsity", "correlation", "consistency", "consistency_unweighted", "purity",
-    "monosemanticity",
-)  # fmt: skip
 ON_LABELS = ("consistency", "consistency_unweighted", "purity", "monosemanticity")  # all that shuffled labels change
 
 
@@ -77,7 +75,7 @@ def structure_table(report: StructureReport) -> list[list[Any]]:
         "untrained": report.untrained,
     }
     lines = []
-    for name in FIGURES:
+    for name in COMPARED:
         values = [
             None if floor is None or (kind == "shuffled" and name not in ON_LABELS) else getattr(floor, name)
             for kind, floor in floors.items()
@@ -107,42 +105,89 @@ def _short_number(value: Any) -> Any:
 
 
 @click.command("evaluate --structure")
-@click.argument("what", type=click.Path(path_type=Path))
+@click.argument("what", nargs=-1, required=True, metavar="WHAT [WHAT]", type=click.Path(path_type=Path))
 @click.option("--data", help="Labelled images: digits:test, cifar10:test, ..., or a folder. Default: the run's own.")
 @click.option("--teach", help="Images that probe and neighbours learn from; without any, one half of --data.")
 @click.option("--root", type=click.Path(path_type=Path), help="Where a named data set lies; default: $NONNEG_DATA.")
 @click.option("--limit", type=click.IntRange(min=4), help="Measure on so many images, drawn by chance.")
+@click.option("--mean", nargs=3, type=float, default=Onnx().mean, help="Of an ONNX file that takes floats: of 0..1.")
+@click.option("--std", nargs=3, type=float, default=Onnx().std, help="The same; default: ImageNet's.")
+@click.option("--size", type=click.IntRange(min=1), help="The side that an ONNX file is shown, where it takes any.")
 @click.option("--labels", type=click.Path(path_type=Path), help="Of an array: .npy, or text with a label a line.")
 @click.option("--lengths", default="", metavar="N,…", help="Dimensions to keep, beside all of them.")
 @click.option("--selections", default="prefix", show_default=True, metavar="NAME,…", help=",".join(SELECTIONS))
+@plugin_option
 @click.option("--seed", type=int, default=0, show_default=True, help="Of the floors and of random dimensions.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-def structure(
-    what: Path,
-    data: str | None,
-    teach: str | None,
-    root: Path | None,
-    limit: int | None,
-    labels: Path | None,
-    lengths: str,
-    selections: str,
-    seed: int,
-    as_json: bool,
-) -> None:
+def structure(what: tuple[Path, ...], lengths: str, selections: str, seed: int, as_json: bool, **shown: Any) -> None:
     """Measure what the dimensions of WHAT are like: signed or not, a run, a bundle, an ONNX file, or an array.
 
     Sparsity, consistency, correlation, SEPIN and monosemanticity stand beside three floors. These are shuffled labels,
     the same codes randomly rotated and cut to the same sparsity, and an untrained head on the same features. Then a
     linear probe and neighbours on the embedding and, of a run, on the backbone's features. An array is .npz
-    with z, labels and perhaps second (another view of the first images), or .npy with --labels.
+    with z, labels and perhaps second (another view of the first images), or .npy with --labels. Two encoders are shown
+    the same images, and their differences have 95 % intervals over these.
 
     \b
-      nonneg evaluate --structure runs/cl
+      nonneg evaluate --structure runs/ncl
+      nonneg evaluate --structure runs/cl runs/ncl
+      nonneg evaluate --structure dino.onnx --mean .485 .456 .406 --std .229 .224 .225 --data cifar10:test
       nonneg evaluate --structure photos.bundle --data cifar10:test --root data/ --teach cifar10:train
       nonneg evaluate --structure z.npy --labels labels.txt --lengths 64,16 --selections prefix,random
     """
     sizes, chosen = _lengths(lengths), selections.split(",")
     check_selections(chosen)
+    if len(what) > 2:
+        raise ConfigInvalid(f"{len(what)} encoders", fix="give one, or two to compare", field="WHAT", limit=2)
+    encoders = [_outputs(each, seed=seed, **shown) for each in what]
+    more = _more(what, *(outputs for _, outputs, _ in encoders), seed=seed) if len(what) == 2 else {}
+    reports = [measure(outputs, before, lengths=sizes, selections=chosen, seed=seed) for _, outputs, before in encoders]
+    if as_json:
+        records = [{"what": title, **report.record()} for (title, *_), report in zip(encoders, reports, strict=True)]
+        both = {"encoders": records, "differences": {name: asdict(each) for name, each in more.items()}}
+        click.echo(json.dumps(both if more else records[0]))
+        return
+    for (title, *_), report in zip(encoders, reports, strict=True):
+        _show(title, report)
+    if more:
+        click.echo(f"{what[1]} beside {what[0]}, on the same images; intervals of 95 % over images")
+        click.echo(table(["", str(what[0]), str(what[1]), "difference", "interval"], _beside(reports, more)))
+
+
+def _beside(reports: Sequence[Report], more: dict[str, Interval]) -> list[list[Any]]:
+    """Return a line a figure: of both, and their difference."""
+    first, second = (report.structure.measured for report in reports)
+    numbers = {name: (getattr(first, name), getattr(second, name), each.mean) for name, each in more.items()}
+    return [
+        [name, *map(_short_number, numbers[name]), f"[{each.low:.2g} {each.high:.2g}]"] for name, each in more.items()
+    ]
+
+
+def _more(what: Sequence[Path], first: Outputs, second: Outputs, *, seed: int) -> dict[str, Interval]:
+    """Return how much more the second encoder has of each figure, on the same images."""
+    if first.order != second.order or not np.array_equal(first.labels, second.labels):
+        raise ConfigInvalid(
+            f"{what[0]} and {what[1]} were shown different images ({len(first.labels)} and {len(second.labels)})",
+            fix="say which with --data, or give arrays of the same images in one order",
+            field="--data",
+        )
+    return differences(first.z, second.z, first.labels, seed=seed)
+
+
+def _outputs(
+    what: Path,
+    *,
+    data: str | None,
+    teach: str | None,
+    root: Path | None,
+    limit: int | None,
+    labels: Path | None,
+    mean: Channels,
+    std: Channels,
+    size: int | None,
+    seed: int,
+) -> tuple[str, Outputs, Outputs | None]:
+    """Return a target's name, its rows of the images that are asked, and those of the images that teach."""
     if is_array(what):
         if data or teach:
             raise ConfigInvalid("an array brings its own labels", fix="leave --data and --teach out", field="--data")
@@ -151,17 +196,11 @@ def structure(
             raise ConfigInvalid(
                 f"{option} belongs to images, and {what} holds vectors", fix="leave it out", field=option
             )
-        title, outputs, before = str(what), read_array(what, labels), None
-    else:
-        if labels:
-            raise ConfigInvalid("--labels belongs to an array", fix="leave it out", field="--labels")
-        subject = open_target(what, seed=seed)
-        title, outputs, before = subject.what, *_see(subject, data, teach, root, limit)
-    report = measure(outputs, before, lengths=sizes, selections=chosen, seed=seed)
-    if as_json:
-        click.echo(json.dumps({"what": title, **report.record()}))
-    else:
-        _show(title, report)
+        return str(what), read_array(what, labels), None
+    if labels:
+        raise ConfigInvalid("--labels belongs to an array", fix="leave it out", field="--labels")
+    subject = open_target(what, seed=seed, onnx=Onnx(mean=mean, std=std), size=size)
+    return subject.what, *_see(subject, data, teach, root, limit)
 
 
 def _see(

@@ -17,7 +17,7 @@ from nonneg_runtime.bundle.bundle_folder import located, open_bundle
 from nonneg_training.data import Images
 from nonneg_training.measure.encoder_outputs import Outputs, Run, Tick, encode_images, runner
 from nonneg_training.setup.run_settings import SETTINGS_FILE as CONFIG
-from nonneg_training.setup.run_settings import Data, read_settings
+from nonneg_training.setup.run_settings import Data, Onnx, read_settings
 
 UNREADABLE = (OSError, ValueError, EOFError, KeyError, NotImplementedError, zipfile.BadZipFile, zlib.error)
 FEWEST = 4  # images, as with --limit: two halves of two
@@ -42,14 +42,17 @@ def is_array(path: Path) -> bool:
     return path.suffix.lower() in (".npy", ".npz")
 
 
-def open_target(path: Path, *, seed: int = 0) -> MeasuredTarget:
-    """Return the encoder at a path; `seed` draws the untrained head of a run."""
+def open_target(path: Path, *, seed: int = 0, onnx: Onnx | None = None, size: int | None = None) -> MeasuredTarget:
+    """Return the encoder at a path; `seed` draws the untrained head of a run.
+
+    onnx: how pixels become the input of an ONNX file that takes floats; size: its side, where it takes any.
+    """
     if (path / CONFIG).is_file():
         return _run(path, seed)
     if (located(path) / "manifest.json").is_file():  # or the name of a model that comes with nonneg
         return _bundle(path)
     if path.suffix.lower() == ".onnx" and path.is_file():
-        return _onnx(path)
+        return _onnx(path, onnx or Onnx(), size)
     raise DataInvalid(
         f"{path} is not an encoder" if path.exists() else f"{path} does not exist",
         fix="give the folder of a run or a bundle, an .onnx file, or vectors as .npy or .npz",
@@ -121,15 +124,25 @@ def _bundle(path: Path) -> MeasuredTarget:
     )
 
 
-def _onnx(path: Path) -> MeasuredTarget:
-    run, side = _session(path, "fp32")
-    if side is None:
-        raise DataInvalid(
-            f"{path} does not take uint8 pixels (batch, side, side, 3) of a fixed side",
-            fix="make a bundle of it with `nonneg wrap`, and measure that",
-            value=str(path),
-        )
-    return MeasuredTarget(str(path), run, View(size=side))
+def _onnx(path: Path, how: Onnx, size: int | None) -> MeasuredTarget:
+    """Return an encoder that takes pixels as ours do, or floats (batch, 3, side, side), which `how` scales."""
+    run, fixed = _session(path, "fp32")
+    if fixed is not None:
+        return MeasuredTarget(str(path), run, View(size=fixed))
+    import torch
+
+    from nonneg_training.onnx_backbone.onnx_features import USUAL_SIZE, OnnxBackbone
+    from nonneg_training.onnx_backbone.onnx_graph import load_graph
+    from nonneg_training.onnx_backbone.scaling_and_pooling import side
+
+    size = size or side(load_graph(path)) or USUAL_SIZE
+    network = OnnxBackbone(path, how, size)
+
+    def features(pixels: Pixels) -> dict[str, Floats]:
+        return {"z": network(torch.from_numpy(pixels).permute(0, 3, 1, 2)).numpy()}
+
+    what = f"{path}: {size} px, mean {' '.join(map(str, how.mean))}, std {' '.join(map(str, how.std))}"
+    return MeasuredTarget(what, features, View(size=size))
 
 
 def _session(path: Path, precision: str) -> tuple[Run, int | None]:

@@ -2,6 +2,7 @@
 
 from torch import Tensor
 
+from nonneg_training import plugins
 from nonneg_training.data import Images, ShardStream
 from nonneg_training.encoder.encoder_module import EncoderModule
 from nonneg_training.methods.head_method import HeadMethod
@@ -21,6 +22,9 @@ def build_method(
 ) -> Method:
     """Build the method that the settings name, around `encoder`; for a head with cached features and its start."""
     name = settings.method
+    if made := plugins.find("method", name):
+        own: Method = made(encoder, settings)
+        return own
     if sample is not None:
         return HeadMethod(encoder, settings.loss, settings.head, sample, fit)
     if name in ("ce", "nce"):

@@ -7,11 +7,11 @@ from functools import partial
 import torch
 from torch import Tensor, nn
 
-from nonneg_training import losses
+from nonneg_training import losses, plugins
 from nonneg_training.encoder.encoder_module import EncoderModule
 from nonneg_training.encoder.text_tower import tower_beside
 from nonneg_training.setup.process_group import gather
-from nonneg_training.setup.run_settings import Loss, TextSettings
+from nonneg_training.setup.run_settings import Loss, RunSettings, TextSettings
 
 Batch = dict[str, Tensor]
 
@@ -22,7 +22,8 @@ class Method(nn.Module, ABC):
     views: int = 2  # views of an image that a batch holds
     parts: tuple[str, ...] = ()  # what forward reports beside "loss"
 
-    def __init__(self, encoder: EncoderModule) -> None:
+    def __init__(self, encoder: EncoderModule, settings: RunSettings | None = None) -> None:
+        """Hold the encoder; a plug-in's method is also given the run's settings."""
         super().__init__()
         self.encoder = encoder
 
@@ -61,18 +62,16 @@ class Contrastive(Method):
 
     def __init__(self, encoder: EncoderModule, loss: Loss) -> None:
         super().__init__(encoder)
-        self.temperature = loss.temperature
+        self.own = plugins.find("loss", loss.name) if loss.name else None
+        self.loss = self.own or partial(losses.infonce, temperature=loss.temperature)
         self.lengths = losses.check_lengths(loss.lengths, encoder.dimensions)
 
     def forward(self, batch: Batch) -> dict[str, Tensor]:
         z1, z2 = map(gather, self.embed(batch).chunk(2))
-        return {"loss": losses.nested_loss(self._loss, self.lengths, z1, z2)}
+        return {"loss": losses.nested_loss(self.loss, self.lengths, z1, z2)}
 
-    def collapsed(self, batch: int) -> float:
-        return losses.loss_of_equal_vectors(batch)
-
-    def _loss(self, z1: Tensor, z2: Tensor) -> Tensor:
-        return losses.infonce(z1, z2, self.temperature)
+    def collapsed(self, batch: int) -> float | None:
+        return None if self.own else losses.loss_of_equal_vectors(batch)
 
 
 # spectral-cl and spectral-ncl: the factorisation of the co-occurrence of views, without and with non-negativity.

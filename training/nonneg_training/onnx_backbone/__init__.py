@@ -5,6 +5,11 @@ from pathlib import Path
 __all__ = ["encoder_file", "is_onnx_file"]
 
 ENCODER = "encoder.onnx"  # in a bundle's folder
+CHECKPOINTS = (".ckpt", ".pth", ".pt", ".bin", ".safetensors")
+TAKE_OVER = (
+    "`nonneg train --from FILE --out RUN` takes over a checkpoint of solo-learn's layout; of another layout load it in "
+    "PyTorch and write it with torch.onnx.export"
+)
 
 
 def encoder_file(backbone: str) -> str:

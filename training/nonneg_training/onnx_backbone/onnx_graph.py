@@ -8,6 +8,7 @@ import onnx
 from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto, numpy_helper
 
 from nonneg_core.errors import DataInvalid
+from nonneg_training.onnx_backbone import CHECKPOINTS, TAKE_OVER
 
 IR_VERSION = 10  # what ONNX Runtime 1.20 and later read
 PRODUCER = "nonneg"
@@ -23,7 +24,8 @@ def load_graph(path: Path) -> ModelProto:
             f"{path} cannot be read ({error.strerror})", fix="check the path of the ONNX file and its permissions"
         ) from error
     except Exception as error:  # protobuf's and onnx's errors share no base
-        raise DataInvalid(f"{path} is not a valid ONNX model ({_first_line(error)})", fix="export it again") from error
+        fix = TAKE_OVER if path.suffix.lower() in CHECKPOINTS else "export it again"
+        raise DataInvalid(f"{path} is not a valid ONNX model ({_first_line(error)})", fix=fix) from error
     return model
 
 

@@ -149,6 +149,7 @@ class Loss(SettingsSection):
     bias: bool | None = Field(
         default=None, description="ce and nce: the classes have a bias; default: yes with ce, no with nce"
     )
+    name: str | None = Field(default=None, description="cl and ncl: a plug-in's loss; default: InfoNCE")
     start: Literal["symmetric", "positive"] | None = Field(
         default=None,
         description="ce and nce: class weights are drawn around zero, or above it; default: symmetric with ce, "
@@ -231,6 +232,7 @@ class LoopSettings(SettingsSection):
     accumulate: int = Field(default=1, ge=1, description="batches a step; each has its own negatives")
     save_every: int = Field(default=0, ge=0, description="steps between checkpoints; 0: at the end of each epoch")
     report_every: int = Field(default=1, ge=1, description="steps between rows of metrics.csv")
+    loggers: tuple[str, ...] = Field(default=(), description="tensorboard, or a plug-in's")
     monitor_every: int = Field(default=0, ge=0, description="steps between kNN readings; 0: at the end of each epoch")
     monitor_images: int = Field(default=1000, ge=2, description="test images (else training images) a reading embeds")
     precision: Literal["fp32", "bf16", "fp16"] = Field(default="fp32", description="autocast")
@@ -250,10 +252,12 @@ class HealthSettings(SettingsSection):
 class RunSettings(SettingsSection):
     """A run."""
 
-    method: Literal["cl", "ncl", "spectral-cl", "spectral-ncl", "ce", "nce", "two-tower", "head"] = Field(
-        default="ncl", description="see the list above"
-    )
+    method: str = Field(default="ncl", description="see the list above")
     seed: int = Field(default=0, ge=0, description="the same seed gives the same weights")
+    plugins: tuple[str, ...] = Field(default=(), description="filled in: what the run took of plug-ins; none is run")
+    options: dict[str, bool | int | float | str] = Field(
+        default={}, description="what a plug-in's method asks for: --set options.margin=0.3"
+    )
     data: Data = Data()
     views: Views = Views()
     model: ModelSettings = ModelSettings()
