@@ -108,8 +108,8 @@ def curate(
     made_by = collection.vectors.fingerprint, None if bundle == DEFAULT_BUNDLE else bundle
     names, statistics = names_of(*made_by), statistics_of(*made_by)
     alike = PairLimits(similar=similar)
-    told = False if quiet else None
-    options = CurationOptions(only, alike, clusters, subset, _labels(only, labels), names, statistics, told)
+    shown = False if quiet else None
+    options = CurationOptions(only, alike, clusters, subset, _labels(only, labels), names, statistics, shown)
     if against is None:
         _look_at_labels(collection, options)
     other = None if against is None else read_collection(against)
