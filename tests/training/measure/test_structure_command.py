@@ -14,7 +14,7 @@ from onnx import TensorProto, helper
 
 import nonneg_training
 from nonneg_cli.table import nonneg
-from nonneg_core.errors import ConfigInvalid, DataInvalid, ParameterInvalid
+from nonneg_core.errors import BundleInvalid, ConfigInvalid, DataInvalid, ParameterInvalid
 from nonneg_runtime.bundle.bundle_folder import open_bundle
 from nonneg_training.data import open_data
 from nonneg_training.loop.training_run import train
@@ -216,7 +216,7 @@ def test_an_onnx_file_that_takes_floats_is_shown_them_scaled(tmp_path: Path, sid
 @pytest.mark.parametrize(
     ("arguments", "error", "message"),
     [
-        (["nothing"], DataInvalid, "nothing does not exist"),
+        (["nothing"], BundleInvalid, "nothing is neither a folder nor a model"),
         (["{run}", "--selections", "best"], ConfigInvalid, "selection=best is not known"),
         (["{run}", "--lengths", "0"], ConfigInvalid, "--lengths=0 is not a number of dimensions"),
         (["{run}", "--lengths", "8,-2"], ConfigInvalid, "--lengths=-2 is not a number"),
