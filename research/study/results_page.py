@@ -20,8 +20,8 @@ RESULTS = ROOT / "research" / "results"
 PAGE, BY_STUDY = ROOT / "docs" / "results.md", ROOT / "research" / "results-by-study.md"
 STUDIES = (  # in the order of the page by study; of those that decide a claim, the first with all its runs does
     "features", "features-growth", "features-100", "features-activations", "features-classes", "nce-features", "pixels",
-    "cifar10", "quick", "longer", "finetune", "selection", "selection-mini-imagenet", "distribution", "supervised",
-    "activations", "theory", "parts", "sprites", "heads", "active", "towers", "questions",
+    "cifar10", "quick", "longer", "finetune", "selection", "selection-mini-imagenet", "distribution",
+    "theory", "parts", "sprites", "heads", "active", "towers", "questions",
 )  # fmt: skip
 GROWTH = "features-growth"  # whose plot is on the page
 CLAIMS = {  # the paper's, in the page's order
