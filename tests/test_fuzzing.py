@@ -67,7 +67,7 @@ def test_requests_are_made_for_every_route_of_the_application(
     routes = [route for dialect in DIALECTS for route in dialect.routes]
     table = RouteTable(routes)
     asked = [("GET", path) for path in every_route.GETS]
-    asked += [("POST", post.path) for post in every_route.posts(mutations[1]["PNG"][0])]
+    asked += [(post.method, post.path) for post in every_route.posts(mutations[1]["PNG"][0])]
     found = {(method, getattr(table.find(method, path.partition("?")[0]), "path", None)) for method, path in asked}
     known = {(method, route.path) for route in routes for method in route.methods}
     assert known - found == set()

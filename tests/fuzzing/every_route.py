@@ -18,8 +18,10 @@ GETS = (
     "/v2/models/m/versions/1/ready", "/info", "/health", "/studio", "/studio/photos", "/studio/photos/drop-0",
     "/studio/photos/drop-0/thumbnail", "/studio/photos/drop-0/image", "/studio/photos/drop-0/where?dimension=3",
     "/studio/search?expression=dim:3", "/studio/search?expression=drop-0", "/studio/pair?a=drop-0&b=drop-0",
+    "/studio/photos/drop-0/whole", "/studio/atlas", "/studio/library", "/studio/completions?text=a",
     "/studio/dimensions/3", "/studio/groups", "/studio/groups/progress", "/studio/page/app.js",
 )  # fmt: skip
+STUDIO = ("X-Nonneg-Studio: 1",)
 JSON, FORM, NPY = "application/json", "multipart/form-data; boundary=b", "application/x-npy"
 
 
@@ -30,11 +32,12 @@ class Post(NamedTuple):
     mime: str
     body: bytes
     headers: tuple[str, ...] = ()
+    method: str = "POST"
 
 
 def posts(image: bytes) -> list[Post]:
     """A request with this image for each route that takes one, and those that take something else."""
-    return [*_of_images(image), *_of_dialects(image), *_of_vectors(), *_of_models()]
+    return [*_of_images(image), *_of_dialects(image), *_of_vectors(), *_of_models(), *_of_studio()]
 
 
 def _json(path: str, given: Any) -> Post:
@@ -54,7 +57,21 @@ def _of_images(image: bytes) -> list[Post]:
         _json("/explain", {"images": [text, {"image": text}], "where": True, "model": "spare"}),
         _json("/query", {"expression": 'a.png + 2*dim:3 - "dog" !dim:5', "images": {"a.png": text}, "dimensions": 8}),
         _json("/query", {"expression": "dim:3 - dim:5", "limit": 3}),
-        Post("/studio/uploads", "image/*", image, ("X-Nonneg-Studio: 1",)),
+        _json("/search", {"query": "drop.png", "images": {"drop.png": text}, "k": 3}),
+        Post("/studio/uploads", "image/*", image, STUDIO),
+    ]
+
+
+def _of_studio() -> list[Post]:
+    puts = {
+        "marks": {"photos": ["drop-0"], "name": "red"},
+        "names": {"dimension": 3, "name": "red things"},
+        "searches": {"name": "reds", "address": "#/?q=red"},
+    }
+    export = json.dumps({"photos": ["drop-0"], "form": "csv"}).encode()
+    return [
+        Post("/studio/export", JSON, export, STUDIO),
+        *(Post(f"/studio/{name}", JSON, json.dumps(body).encode(), STUDIO, "PUT") for name, body in puts.items()),
     ]
 
 

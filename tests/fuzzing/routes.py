@@ -80,7 +80,7 @@ class Routes:
         body = body.replace(b'"model": "spare"', b'"model": "%b"' % self._spare.encode())
         if chance.random() < 0.5:
             body = _changed_body(post.mime, body, chance)
-        line = f"POST {self._named(post.path, chance)}"
+        line = f"{post.method} {self._named(post.path, chance)}"
         return self._head(line, [f"Content-Type: {post.mime}", *post.headers], body, chance)
 
     def attempt(self, data: bytes) -> str:

@@ -111,3 +111,19 @@ def test_a_client_that_sends_too_much_reads_why_on_a_connection_that_ends(served
         (answer,) = answers(connection)
     assert answer.startswith(b"HTTP/1.1 413 ")
     assert b"max_body" in answer
+
+
+def test_a_client_that_waits_for_a_go_ahead_sends_its_body_then_and_is_answered(served: str, png: Png) -> None:
+    image = png(0)
+    with connected(served) as connection:
+        lines = (
+            "Content-Type: image/png",
+            f"Content-Length: {len(image)}",
+            "Expect: 100-continue",
+            "Connection: close",
+        )
+        connection.sendall(head("POST /embed HTTP/1.1", *lines))
+        assert connection.recv(65536).startswith(b"HTTP/1.1 100 ")
+        connection.sendall(image)
+        (answer,) = answers(connection)
+    assert answer.startswith(b"HTTP/1.1 200 ")

@@ -30,7 +30,7 @@ class _LastAnswer:
     """The transport of a request's cycle, which closes it behind an answer that is the connection's last."""
 
     def __init__(self, connection: "Connection") -> None:
-        self.write = connection.transport.write
+        self.write, self.is_closing = connection.transport.write, connection.transport.is_closing
         self.close = connection.hang_up
 
 
