@@ -9,7 +9,8 @@ and other thousands are these with every column scaled by chance. Their recall s
 printed. Stored are each vector's `--keep` largest values (0: all); queries are whole vectors. Times are processor time
 of this process a query, the least of three rounds. Recall is the share of the exact ten that were answered, the query
 itself apart; `1 %`: under a condition that leaves so many. FAISS alone compares the first 128 dimensions in int8 (flat,
-and as a graph), without names, payloads or conditions. Prints a table, then one JSON line.
+and as a graph), without names, payloads or conditions. `--photos FOLDER` asks a server over the same index, in turns
+for /embed and for /search, and prints the server's processor time of both. Prints a table, then one JSON line.
 """
 
 from __future__ import annotations
@@ -26,6 +27,9 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parent / "serving"))
 
+import load
+from photos import make_photos
+from processes import running
 from provenance import provenance
 
 from nonneg_client import Embeddings
@@ -48,7 +52,7 @@ class Drawn:
         manifest = open_bundle(bundle).manifest
         columns = manifest.columns
         mean = np.array(columns.expected_activation)
-        self.name = manifest.name
+        self.name, self.fingerprint = manifest.name, manifest.fingerprint
         share = np.array(columns.frequency)
         active = mean / np.maximum(share, 1e-9)  # the mean where it is active
         square = np.array(columns.variance) + mean**2
@@ -63,7 +67,7 @@ class Drawn:
         rng = np.random.default_rng(seed)
         z = self._base[rng.permutation(AT_ONCE)[:count]] * rng.lognormal(0, 0.3, self._base.shape[1])
         z = z.astype(np.float32) if keep is None else keep_largest(z.astype(np.float32), keep)
-        unit = Embeddings.from_dense(z, fingerprint="benchmark", normalized=False).shorten()
+        unit = Embeddings.from_dense(z, fingerprint=self.fingerprint, model=self.name, normalized=False).shorten()
         return unit.named([f"{seed}/{i}" for i in range(count)])
 
 
@@ -75,6 +79,7 @@ def main() -> None:
     parser.add_argument("--real", help="file of vectors, of which some are queries; in place of generated ones")
     parser.add_argument("--queries", type=int, default=100)
     parser.add_argument("--graph", action="store_true", help="beside it the graph of FAISS, which is slow to build")
+    parser.add_argument("--photos", type=Path, help="folder of photos to ask a server with")
     options = parser.parse_args()
     keep = options.keep or None
     if options.real:
@@ -82,7 +87,8 @@ def main() -> None:
         every = every.named(tuple(map(str, range(len(every)))))
         rows = [real(every[:count], keep, options.queries) for count in sizes(len(every))]
     else:
-        rows = [generated(Drawn(options.bundle), options.vectors, keep, options.queries, graph=options.graph)]
+        drawn, photos = Drawn(options.bundle), options.photos
+        rows = [generated(drawn, options.vectors, keep, options.queries, graph=options.graph, photos=photos)]
     for row in rows:
         print(*(f"{name} {value}" for name, value in row.items()), sep="\n", end="\n\n")
     print(json.dumps({"keep": keep, "rows": rows, **provenance()}))
@@ -119,7 +125,9 @@ def _best(gallery: Embeddings, scores: Floats) -> set[str]:
     return {gallery.ids[i] for i in np.argsort(-scores, kind="stable")[:TRUE]}
 
 
-def generated(drawn: Drawn, vectors: int, keep: int | None, queries: int, *, graph: bool) -> dict[str, float]:
+def generated(
+    drawn: Drawn, vectors: int, keep: int | None, queries: int, *, graph: bool, photos: Path | None
+) -> dict[str, float]:
     """Return what filling, opening and asking take."""
     asked = drawn.vectors(10**6, queries)
     row: dict[str, float] = {"vectors": vectors, "entries of a query": round(float(asked.nnz.mean()))}
@@ -151,12 +159,30 @@ def generated(drawn: Drawn, vectors: int, keep: int | None, queries: int, *, gra
                 row[f"CPU ms, {name}"] = measure(lambda i, how=how: index.search(asked[i], TRUE, **how), queries)
             row["CPU ms, exact"] = measure(lambda i: index.search(asked[i], TRUE, exact=True, reasons=False), 2)
             row["CPU ms, dim:17"] = measure(lambda i: index.by_dimensions({17 + i: 1.0}, TRUE), 5)
+        if photos is not None:
+            row |= served(Path(folder), make_photos(photos))
     return row | beside(np.concatenate(prefixes), asked.numpy()[:, :PREFIX].copy(), graph=graph)
 
 
 def parts(drawn: Drawn, vectors: int, keep: int | None) -> Iterator[Embeddings]:
     for seed, start in enumerate(range(0, vectors, AT_ONCE)):
         yield drawn.vectors(seed, min(AT_ONCE, vectors - start), keep)
+
+
+def served(folder: Path, bodies: list[bytes]) -> dict[str, float]:
+    """Return the processor time of a server for a photo that is embedded, and for one that is searched for."""
+    command = [str(Path(sys.executable).with_name("nonneg")), "serve", "--index", str(folder / "x"), "--port", "{port}"]
+    times: dict[str, list[float]] = {"/embed": [], "/search": []}
+    with running(command, "/embed", bodies[0], env={}, cwd=folder, log=folder / "log") as server:
+        for _ in range(ROUNDS):
+            for path, each in times.items():
+                url = server.url.removesuffix("/embed") + path
+                load.run(url, bodies, seconds=0.5, clients=1)
+                before = server.cpu_seconds()
+                asked = load.run(url, bodies, seconds=5, clients=1)
+                each.append((server.cpu_seconds() - before) / asked["ok"])
+    row = {f"CPU ms, {path}": round(1e3 * min(each), 2) for path, each in times.items()}
+    return row | {"/search to /embed": round(row["CPU ms, /search"] / row["CPU ms, /embed"], 3)}
 
 
 def beside(prefixes: Floats, asked: Floats, *, graph: bool) -> dict[str, float]:

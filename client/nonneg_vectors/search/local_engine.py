@@ -48,6 +48,7 @@ from nonneg_vectors.storage.embeddings import Embeddings
 MAKING = "index.json.making"
 PATIENCE = 5.0  # seconds for another process to finish what it writes
 ALL = 1000  # rows that are ranked without a first stage
+HELD = 6_000_000  # bytes of values, 4 million of them, that are held in memory as 32 million bytes
 ALL_FILTERED = 20_000  # rows left by conditions that are
 GROWTH = 4  # times as many candidates where too few of them may be answered
 TABLES = """
@@ -79,7 +80,7 @@ class LocalEngine(Engine):
         self._first: FirstStage | None = None
         self._written = 0  # rows whose codes are in the file of the first stage
         self._alive: tuple[State, Numbers] | None = None
-        self._small: CsrRows | None = None
+        self._held_rows: CsrRows | None = None  # all rows of a small index
         self._rows: RowFiles
         self.description = self._open(str(self.path), made_for)
 
@@ -122,9 +123,10 @@ class LocalEngine(Engine):
         with self._asking:
             state = self._refreshed()
             allowed = self._allowed(state, where, exclude)
-            all_of_them = ALL_FILTERED if where else ALL
             few = all(len(indices) <= FEW for indices, _ in parts)
-            depth = candidates_for(k, state.rows)
+            ranked = few and not (without or unlike)  # by the columns alone
+            depth = k if ranked else candidates_for(k, state.rows)
+            all_of_them = ALL_FILTERED if where else k if ranked else ALL
             while True:
                 whole = exact or len(allowed) <= max(all_of_them, depth)
                 near = allowed if whole else self._candidates(state, parts, allowed, depth, few=few)
@@ -206,7 +208,7 @@ class LocalEngine(Engine):
         scores = np.empty(len(rows), np.float32)
         for start in range(0, len(rows), AT_ONCE):
             vectors = self._taken(rows[start : start + AT_ONCE])
-            products = [csr.row_sums(vectors, z[vectors.indices] * vectors.values) for z in weights]
+            products = [csr.row_sums(vectors, z.take(vectors.indices) * vectors.values) for z in weights]
             block = np.minimum.reduce(products[: len(parts)])
             for product, line in zip(products[len(parts) :], lines, strict=True):
                 block[product >= line] = 0
@@ -217,12 +219,12 @@ class LocalEngine(Engine):
         return rows[order], scores[order]
 
     def _taken(self, rows: Numbers) -> CsrRows:
-        """Return vectors; all of a small index are read once."""
-        if len(rows) < len(self._rows) or len(rows) > ALL:
+        """Return vectors; those of a small index are read once."""
+        if self._rows.bytes > HELD:
             return self._rows.take(rows)
-        if self._small is None or len(self._small.indptr) <= len(rows):
-            self._small = self._rows.take(rows)
-        return self._small
+        if self._held_rows is None or len(self._held_rows.indptr) <= len(self._rows):
+            self._held_rows = csr.concatenate([block for _, block in self._rows.blocks()])
+        return csr.pick(self._held_rows, rows)
 
     def _dense(self, parts: Sequence[SparseWeights]) -> list[Floats]:
         weights = np.zeros((len(parts), self.description.dimensions), np.float32)
@@ -316,7 +318,7 @@ class LocalEngine(Engine):
         state = self._state()
         if state.generation != self._rows.generation:
             self._rows = RowFiles(self.path, self.description.dimensions, state.generation)
-            self._first = self._small = None
+            self._first = self._held_rows = None
         self._rows.map(Extent(state.rows, state.bytes))
         return state
 

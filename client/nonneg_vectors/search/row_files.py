@@ -45,6 +45,11 @@ class RowFiles:
     def __len__(self) -> int:
         return len(self._rows)
 
+    @property
+    def bytes(self) -> int:
+        """The size of the values."""
+        return len(self._values)
+
     def append(self, embeddings: Embeddings, extent: Extent) -> Extent:
         """Write vectors behind an extent, and return the extent that holds them, too."""
         with self._files[0].open("ab") as rows, self._files[1].open("ab") as values:
@@ -95,7 +100,7 @@ class RowFiles:
 
     def take(self, rows: Numbers) -> CsrRows:
         """Return the vectors of these rows."""
-        records = self._rows[rows]
+        records = np.asarray(self._rows).take(rows)
         flat = np.flatnonzero(np.unpackbits(records["bits"], axis=1).view(bool))  # of bytes it takes five times as long
         counts = np.bitwise_count(records["bits"]).sum(axis=1, dtype=np.int64)
         indptr = np.concatenate([[0], np.cumsum(counts)])
@@ -121,14 +126,14 @@ class RowFiles:
     def column(self, dimension: int) -> tuple[Numbers, Floats]:
         """Return the rows in which a dimension is active, and its values there."""
         byte, bit = divmod(dimension, 8)
-        rows = np.flatnonzero(self._rows["bits"][:, byte] & (0x80 >> bit))
-        records = self._rows[rows]
-        before = records["bits"][:, : byte + 1].copy()
+        records = np.asarray(self._rows)
+        rows = np.flatnonzero(records["bits"][:, byte] & (0x80 >> bit))
+        before = records["bits"][rows, : byte + 1]
         before[:, byte] &= (0xFF00 >> bit) & 0xFF
         place = np.bitwise_count(before).sum(axis=1, dtype=np.int64)
-        at = records["at"].astype(np.int64) + place // 2 * 3
-        triples = self._values[at[:, None] + np.arange(3)]
-        return rows, _levels(triples).reshape(-1, 2)[np.arange(len(rows)), place % 2] * records["worth"]
+        at = records["at"][rows].astype(np.int64) + place // 2 * 3
+        triples = np.asarray(self._values)[at[:, None] + np.arange(3)]
+        return rows, _levels(triples).reshape(-1, 2)[np.arange(len(rows)), place % 2] * records["worth"][rows]
 
 
 def _squares(values: Floats, owners: Numbers, count: int) -> Doubles:

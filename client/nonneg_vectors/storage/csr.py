@@ -52,9 +52,11 @@ def pick(rows: CsrRows, chosen: Places) -> CsrRows:
     """Return some rows, in the order asked for; a run of neighbours is a view, nothing is copied."""
     lengths = np.diff(rows.indptr)[chosen]
     indptr = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
-    entries: Any = np.repeat(rows.indptr[chosen] - indptr[:-1], lengths) + np.arange(indptr[-1])
+    entries: Any
     if len(chosen) and (np.diff(chosen) == 1).all():
         entries = slice(rows.indptr[chosen[0]], rows.indptr[chosen[-1] + 1])
+    else:
+        entries = np.repeat(rows.indptr[chosen] - indptr[:-1], lengths) + np.arange(indptr[-1])
     return CsrRows(indptr, rows.indices[entries], rows.values[entries])
 
 

@@ -29,7 +29,7 @@ def why_unnamed(bundle: Bundle) -> str:
 
 def names_of(bundle: Bundle) -> Mapping[int, str]:
     """Return what the dimensions of a bundle that have a name are called."""
-    return {dimension: name.name for dimension, name in known_names(bundle).items()}
+    return _called(bundle.path, bundle.manifest.digest, bundle.atlas)
 
 
 def shipped_model(name: str, fingerprint: str, given: str | None = None) -> str:
@@ -52,8 +52,13 @@ def names_shipped(fingerprint: str) -> Mapping[int, str]:
     for name in shipped_names():
         manifest = read_manifest(SHIPPED / name)
         if manifest.fingerprint == fingerprint:
-            return {d: entry.name for d, entry in _known(SHIPPED / name, manifest.digest, None).items()}
+            return _called(SHIPPED / name, manifest.digest, None)
     return {}
+
+
+@lru_cache(maxsize=16)
+def _called(folder: Path, digest: str, beside: Path | None) -> Mapping[int, str]:
+    return {dimension: name.name for dimension, name in _known(folder, digest, beside).items()}
 
 
 @lru_cache(maxsize=16)
