@@ -6,8 +6,10 @@ It imports the server's parts only inside the checks, so that it runs, and says 
 import json
 import os
 import platform
+import re
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -177,18 +179,23 @@ def self_test(model: Path | None) -> Iterator[Diagnosis]:
 
 
 def memory(bundle: "Bundle") -> Diagnosis:
-    """Return what a server of this model takes before its first image: one is started, and ended when it is ready."""
+    """Return what a server of this model takes before its first image: one is started, asked with a text, and ended."""
+    from httpx import HTTPError, post
+
     command = ("serve", "--host", "127.0.0.1", "--port", "0", "--model", str(bundle.path), "--drain", "0")
     with start_python("nonneg_cli", *command, stdout=PIPE, stderr=DEVNULL) as server:
         assert server.stdout is not None
         ready = server.stdout.readline()
+        if address := re.search(rb"http://\S+", ready):
+            with suppress(HTTPError):  # where a model takes texts, their encoder is loaded by the first
+                post(f"{address[0].decode()}/embed", json={"texts": ["a dog"]}, timeout=30, trust_env=False)
         status = Path(f"/proc/{server.pid}/status")
         peak = status.read_text().partition("VmHWM:")[2].split() if ready and status.exists() else []
         server.terminate()
     if not peak:
         why = "this system does not tell it" if ready else "the server did not start: see `nonneg serve`"
         return Diagnosis("memory", "note", f"not measured: {why}")
-    need = f"{int(peak[0]) // 1024} MB for a server of {bundle.manifest.name} when it is ready"
+    need = f"{int(peak[0]) // 1024} MB for a server of {bundle.manifest.name} when it has read a text"
     return Diagnosis("memory", "ok", f"{need}, plus --image-memory and --upload-bytes (512 MB each, if not set)")
 
 

@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from nonneg_cli import doctor as checks
-from nonneg_cli.doctor import doctor
+from nonneg_cli.doctor import doctor, memory
 from nonneg_core.terminal.installing import extra_hint
 from nonneg_runtime.bundle.bundle_folder import Bundle, open_bundle
 
@@ -29,6 +29,12 @@ def test_a_healthy_installation_has_no_bad_finding(bundle: Bundle) -> None:
     assert {"nonneg", "server", "onnxruntime", "cores", "model"} <= set(found)
     need = int(found["memory"]["message"].split()[0])  # that the page for operators sends people here for
     assert 50 < need < 1000
+
+
+def test_the_memory_has_room_for_the_encoder_of_texts(bundle: Bundle, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = int(memory(bundle).message.split()[0])
+    monkeypatch.setattr("httpx.post", lambda *_, **__: None)
+    assert int(memory(bundle).message.split()[0]) + 20 < whole  # its file alone has 22 MB
 
 
 def test_a_bad_bundle_is_a_finding_with_a_fix_and_an_exit_code(tmp_path: Path) -> None:
