@@ -92,7 +92,6 @@ def lightlys(side: str, batch: int, backbone: str) -> Iterator[dict[str, Step]]:
     from PIL import Image
     from torch.utils.data import DataLoader, Dataset
 
-    import nonneg_training.encoder.torchvision_schemas  # noqa: F401 - before torchvision, which lightly imports
     from nonneg_training.encoder.named_backbones import open_backbone
 
     class Pictures(Dataset):
@@ -134,6 +133,8 @@ def lightlys(side: str, batch: int, backbone: str) -> Iterator[dict[str, Step]]:
 def serve_slices(side: str, batch: int, backbone: str) -> None:
     """Answer each line of the input, seconds and a kind of step, by the rate of steps for so long."""
     import torch
+
+    import nonneg_training.encoder.torchvision_schemas  # noqa: F401 - before torchvision, which lightly imports
 
     torch.manual_seed(0)
     with (ours if side in OURS else lightlys)(side, batch, backbone) as steps:
