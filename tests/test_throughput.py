@@ -40,6 +40,6 @@ def test_rounds_that_others_disturbed_do_not_count_where_enough_were_quiet(bench
     assert found["others"] == [0.02, 0.02, 0.02]
 
 
-def test_without_lightly_there_is_no_ratio(benchmark: ModuleType) -> None:
+def test_without_lightly_only_our_sides_are_reported(benchmark: ModuleType) -> None:
     alone = {side: row for side, row in one(benchmark, 1, 0, 1).items() if side not in benchmark.THEIRS}
     assert "ratio" not in benchmark.summary([alone])
