@@ -13,9 +13,9 @@ from nonneg_training.losses import infonce
 
 
 class NCL(lightning.LightningModule):
-    def __init__(self) -> None:
+    def __init__(self):
         super().__init__()
-        self.network = nn.Sequential(nn.Conv2d(3, 32, 3, 2), nn.ReLU(), nn.Flatten(), nn.LazyLinear(64))
+        self.network = nn.Sequential(nn.Conv2d(3, 64, 3, 2), nn.ReLU(), nn.Flatten(), nn.LazyLinear(64))
 
     def training_step(self, batch, _):
         z1, z2 = (rep_relu(self.network(batch + 0.2 * torch.randn_like(batch))) for _ in range(2))
@@ -28,10 +28,7 @@ class NCL(lightning.LightningModule):
 
 
 x = torch.from_numpy(open_data("digits").array).permute(0, 3, 1, 2).float() / 255
-model = NCL()
-model.network(x[:2])  # the lazy layer learns its width
 steps = int(sys.argv[1]) if len(sys.argv) > 1 else 200
-quiet = {"logger": False, "enable_checkpointing": False, "enable_progress_bar": False, "enable_model_summary": False}
-trainer = lightning.Trainer(max_steps=steps, accelerator="cpu", **quiet)
-trainer.fit(model, DataLoader(x, 128, shuffle=True))
+trainer = lightning.Trainer(max_steps=steps, accelerator="cpu", logger=False, enable_checkpointing=False)
+trainer.fit(NCL(), DataLoader(x, 128, shuffle=True))
 print(f"{trainer.global_step} steps, loss {trainer.callback_metrics['loss']:.2f}")

@@ -61,7 +61,7 @@ def running(
         _await_first(process, url, body, start + timeout, log)
         yield Server(url, process, round(time.perf_counter() - start, 2))
     finally:
-        _end(process)
+        end(process)
 
 
 def free_port() -> int:
@@ -84,7 +84,7 @@ def _await_first(process: subprocess.Popen[bytes], url: str, body: bytes, until:
     raise RuntimeError(f"no answer from {url}; its output ends:\n{log.read_text(errors='replace')[-3000:]}")
 
 
-def _end(process: subprocess.Popen[bytes]) -> None:
+def end(process: subprocess.Popen[bytes]) -> None:
     """Stop it politely, then whatever it leaves behind: only what runs in sessions that are not this process's own."""
     family = _descendants(process.pid)
     if process.poll() is None:

@@ -15,7 +15,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parent))
 
 from contestants import BARE, EXACT, SAME
-from run import ENOUGH, is_quiet
+from quiet import ENOUGH, is_quiet
 
 HEAD = """# Serving, measured
 

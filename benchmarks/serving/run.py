@@ -16,7 +16,6 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from statistics import median
@@ -30,7 +29,7 @@ from measure import Limit, Plan, overload, slice_of, started
 from photos import make_photos
 from processes import Server
 from provenance import provenance
-from quiet import Watch
+from quiet import ENOUGH, Round, await_quiet, counting, disturbance, is_quiet
 
 from nonneg_runtime.bundle.bundle_folder import open_bundle
 
@@ -47,9 +46,6 @@ COLUMNS = (
     "PSS MB",
     "cold start s",
 )
-QUIET = 0.06  # of the machine's CPU time may have gone to others during a slice that counts
-ENOUGH = 7  # rounds that count
-Round = dict[str, dict[str, Any]]  # slices that were taken one right after the other, by kind
 
 
 def collect(plan: Plan, names: list[str], *, most_rounds: int, wait: float) -> dict[str, Any]:
@@ -86,29 +82,6 @@ def taken(limit: Limit, server: Server, plan: Plan, *, wait: float) -> Round:
     return found
 
 
-def await_quiet(seconds: float) -> None:
-    """Until others leave the machine alone, but not for longer."""
-    until = time.monotonic() + seconds
-    while time.monotonic() < until:
-        watch = Watch(lambda: 0.0)
-        time.sleep(0.25)
-        if watch.others() <= QUIET:
-            return
-
-
-def disturbance(one: Round) -> float:
-    return max(float(kind["others"]) for kind in one.values())
-
-
-def is_quiet(one: Round) -> bool:
-    return disturbance(one) <= QUIET
-
-
-def counting(run: dict[str, Any]) -> list[Round]:
-    """Return the rounds that count: those that were disturbed least."""
-    return sorted(run["rounds"], key=disturbance)[:ENOUGH]
-
-
 def column(rounds: list[Round], kind: str, key: str = "rate") -> list[float]:
     return [float(one[kind][key]) for one in rounds]
 
@@ -120,7 +93,7 @@ def ratios(rounds: list[Round], kind: str, other: str, key: str = "rate") -> lis
 
 def summarised(run: dict[str, Any]) -> dict[str, dict[str, float]]:
     """Median, least and most over the rounds that count, a column each."""
-    rounds = counting(run)
+    rounds = counting(run["rounds"])
     values = {
         "c8 share": ratios(rounds, "c8", "c8 limit"),
         "c32 share": ratios(rounds, "c32", "c32 limit"),
@@ -139,7 +112,7 @@ def summarised(run: dict[str, Any]) -> dict[str, dict[str, float]]:
 
 def limits(found: dict[str, Any]) -> str:
     """Return the limits, and how quiet the machine was, in sentences."""
-    rounds = [one for run in found.values() for one in counting(run)]
+    rounds = [one for run in found.values() for one in counting(run["rounds"])]
     others = [disturbance(one) for one in rounds]
 
     def median_of(kind: str, key: str = "rate") -> float:
@@ -156,7 +129,7 @@ def limits(found: dict[str, Any]) -> str:
 
 def beside_naive(found: dict[str, Any]) -> str:
     """Return how many times as fast as decoding every JPEG whole, where that was measured."""
-    runs = {name: counting(run) for name, run in found.items() if "naive" in run["rounds"][0]}
+    runs = {name: counting(run["rounds"]) for name, run in found.items() if "naive" in run["rounds"][0]}
     if not runs:
         return ""
     naive = median([rate for rounds in runs.values() for rate in column(rounds, "naive")])

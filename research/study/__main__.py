@@ -8,6 +8,7 @@ import click
 
 from nonneg_cli.table import run_command
 from nonneg_core.errors import NonnegError, TrainingStopped
+from nonneg_training.setup.plugins import plugin_option
 from research.study.plan import names, read_plan
 
 _name = click.argument("name")
@@ -55,6 +56,7 @@ def list_studies() -> None:
 @_name
 @_results
 @_root
+@plugin_option
 def show(name: str, results: Path, root: Path | None) -> None:
     """Show what NAME asks, and what its results say so far."""
     from research.study import Study
@@ -68,6 +70,7 @@ def show(name: str, results: Path, root: Path | None) -> None:
 @_root
 @click.option("--work", type=click.Path(path_type=Path), help="Where checkpoints are kept; default: the user's cache.")
 @click.option("--budget", type=click.FloatRange(min=0), metavar="HOURS", help="Begin no run that would not fit.")
+@plugin_option
 def run(name: str, results: Path, root: Path | None, work: Path | None, budget: float | None) -> None:
     """Train and measure what NAME lacks, and say whether its claims hold.
 
@@ -98,6 +101,7 @@ def run(name: str, results: Path, root: Path | None, work: Path | None, budget: 
 @click.argument("name", required=False)
 @_results
 @_root
+@plugin_option
 def check(name: str | None, results: Path, root: Path | None) -> None:
     """Check that a study (or each) can be run, and that its results are whole, of these settings, and complete.
 

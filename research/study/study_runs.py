@@ -191,7 +191,7 @@ class Study:
         named = {name: set(flat(changes)) for name, changes in self.plan.variants.items()}
         first, defaults = next(iter(settled), ""), self.task.defaults()[0]
         for name, record in settled.items():
-            other = differing(settled[first], record, defaults) - named[first] - named[name]
+            other = differing(settled[first], record, defaults) - named[first] - named[name] - {"plugins"}
             if other:
                 setting = min(other)
                 values = [flat(settled[side]).get(setting) for side in (first, name)]

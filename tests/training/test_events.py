@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from unittest.mock import MagicMock
 
 import numpy as np
 import pytest
@@ -17,6 +18,7 @@ from nonneg_training.loop.training_checkpoint import read_checkpoint
 RNG = np.random.default_rng(0)
 PICTURES = Arrays("mine", RNG.integers(0, 256, (48, 8, 8, 3), np.uint8), np.arange(48) % 3, ("a", "b", "c"))
 SETTINGS = read_settings(None, {"loop.batch": 16, "loop.epochs": 2, "model.dimensions": 8, "health.dead_share": 1.0})
+LOGGED = SETTINGS.model_copy(update={"loop": SETTINGS.loop.model_copy(update={"loggers": ("tensorboard",)})})
 
 
 def test_callbacks_are_told_of_steps_epochs_and_checkpoints_in_their_order(tmp_path: Path) -> None:
@@ -54,12 +56,28 @@ def test_images_of_ones_own_are_named_in_the_settings(tmp_path: Path) -> None:
     assert read_settings(tmp_path / "run" / "config.toml", {}).data.source == "mine"
 
 
+def test_the_logger_tensorboard_hands_every_number_of_a_run_to_torchs_writer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writer = MagicMock()
+    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", writer)
+    train(LOGGED, tmp_path / "run", data=PICTURES)
+    writer.SummaryWriter.assert_called_once_with(str(tmp_path / "run" / "tensorboard"), purge_step=1)
+    calls = [call.args for call in writer.SummaryWriter.return_value.add_scalar.call_args_list]
+    rows = read_metrics(tmp_path / "run")
+    assert [(step, value) for name, value, step in calls if name == "loss"] == [
+        (int(row["step"]), float(row["loss"])) for row in rows
+    ]
+    assert {"loss", "lr", "knn", "nnz"} <= {name for name, _, _ in calls}
+    assert writer.SummaryWriter.return_value.flush.call_count == 2, "once a checkpoint"
+
+
+@pytest.mark.nightly
 def test_tensorboard_shows_every_number_of_a_run(tmp_path: Path) -> None:
     pytest.importorskip("tensorboard")
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-    settings = SETTINGS.model_copy(update={"loop": SETTINGS.loop.model_copy(update={"loggers": ("tensorboard",)})})
-    train(settings, tmp_path / "run", data=PICTURES)
+    train(LOGGED, tmp_path / "run", data=PICTURES)
     events = EventAccumulator(str(tmp_path / "run" / "tensorboard")).Reload()
     rows = read_metrics(tmp_path / "run")
     assert {"loss", "lr", "knn", "nnz"} <= set(events.Tags()["scalars"])
@@ -70,6 +88,5 @@ def test_tensorboard_shows_every_number_of_a_run(tmp_path: Path) -> None:
 
 def test_without_tensorboard_the_logger_says_how_to_install_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
-    settings = SETTINGS.model_copy(update={"loop": SETTINGS.loop.model_copy(update={"loggers": ("tensorboard",)})})
     with pytest.raises(MissingExtra, match=r"the logger tensorboard needs .*pip install"):
-        train(settings, tmp_path / "run", data=PICTURES)
+        train(LOGGED, tmp_path / "run", data=PICTURES)

@@ -4,6 +4,7 @@ import os
 from typing import TYPE_CHECKING
 
 from nonneg_core.process.start_up import lazy_names
+from nonneg_training.setup import plugins
 
 if TYPE_CHECKING:
     from nonneg_training.loop.events import CheckpointEvent, EpochEvent, StepEvent
@@ -18,6 +19,7 @@ __all__ = [
     "RunSettings",
     "StepEvent",
     "load_encoder",
+    "plugins",
     "read_settings",
     "structure",
     "train",

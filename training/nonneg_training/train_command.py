@@ -9,7 +9,7 @@ import click
 
 from nonneg_core.errors import ConfigInvalid
 from nonneg_core.process.long_runs import Interrupted
-from nonneg_training.plugins import plugin_option
+from nonneg_training.setup.plugins import plugin_option
 from nonneg_training.setup.run_settings import RunSettings, read_settings
 
 RECIPES = sorted(path.stem for path in (Path(__file__).parent / "recipes").glob("*.toml"))

@@ -8,7 +8,7 @@ import click
 from nonneg_export.assembly.run_draft import draft
 from nonneg_export.commands import options
 from nonneg_export.commands.draft_to_bundle import write_and_show
-from nonneg_training.plugins import plugin_option
+from nonneg_training.setup.plugins import plugin_option
 
 
 @click.command()

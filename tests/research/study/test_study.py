@@ -15,6 +15,7 @@ from click.testing import CliRunner, Result
 
 from nonneg_core.errors import ConfigInvalid, DataInvalid, DigestMismatch, StorageFailed, TrainingStopped
 from nonneg_core.files.user_cache import locked
+from nonneg_training.setup import plugins
 from research.study.__main__ import study as study_command
 from research.study.plan import differing, names, read_plan
 from research.study.result_files import read_result, same, this_commit, write_result
@@ -60,6 +61,30 @@ checks = [{ figure = "structure.sparsity", of = "ncl", than = "cl", at_least = 0
 
 [plot]
 figures = ["backbone.probe", "train.knn.by_epoch"]
+"""
+
+OWN = """
+title = "An activation of one's own"
+question = "Does it run?"
+setting = "digits"
+task = "encoder"
+seeds = [0]
+
+[base]
+data = { source = "digits", limit = 200 }
+model = { dimensions = 16 }
+loop = { epochs = 1, batch = 50 }
+
+[variants.relu]
+model = { activation = "relu" }
+
+[variants.squared]
+model = { activation = "square" }
+
+[[claims]]
+name = "knn"
+says = "It is measured"
+checks = [{ figure = "train.knn", of = "squared", than = "relu", at_least = -1.0 }]
 """
 
 
@@ -403,3 +428,19 @@ def test_the_list_names_them_and_show_what_one_asks() -> None:
     assert "digits" in said("list").output
     assert "0 of 4 runs" in said("show", "digits", "--results", "nowhere").output
     assert "digits: 0 of 4 runs" in said("check", "digits", "--results", "nowhere").output
+
+
+def test_a_study_compares_an_activation_of_ones_own_with_one_of_ours(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(plugins, "_registered", {})
+    mine = tmp_path / "mine.py"
+    mine.write_text("from nonneg_training import plugins\n\nplugins.activation('square')(lambda z: z.relu() ** 2)\n")
+    plan = tmp_path / "own.toml"
+    plan.write_text(OWN)
+    with pytest.raises(ConfigInvalid, match=r"model.activation='square' is unknown.*--plugin"):
+        said("run", plan, "--results", tmp_path / "results", "--work", tmp_path / "work")
+    answer = said("run", plan, "--plugin", mine, "--results", tmp_path / "results", "--work", tmp_path / "work")
+    assert "2 of 2 runs" in answer.output
+    (line,) = read_result(tmp_path / "results" / "own" / "squared-0.json").settings["plugins"]
+    assert line.startswith("activation square of mine.py, sha256 ")

@@ -8,8 +8,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from nonneg_core.pixels.view import View
-from nonneg_training import plugins
 from nonneg_training.encoder.backbone import Backbone
+from nonneg_training.setup import plugins
 
 
 def rep_relu(z: Tensor) -> Tensor:

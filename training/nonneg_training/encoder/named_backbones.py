@@ -9,9 +9,9 @@ from torch import Tensor, nn
 
 from nonneg_core.errors import ConfigInvalid, DataInvalid, MissingExtra
 from nonneg_core.terminal.installing import needing, package_hint
-from nonneg_training import plugins
 from nonneg_training.encoder.backbone import Backbone, slim_resnet, tiny_cnn
 from nonneg_training.encoder.torchvision_backbones import MOBILENETS, mobilenet, resnet, vit
+from nonneg_training.setup import plugins
 
 LITE_SIZES = {"efficientnet-lite0": 224, "efficientnet-lite1": 240, "efficientnet-lite2": 260}
 JOINED_LITE = "efficientnet-lite0+lite2"  # the features of both, side by side, of the same pixels

@@ -4,7 +4,6 @@ from pathlib import Path
 
 from nonneg_core.errors import ConfigInvalid
 from nonneg_core.terminal.installing import needing
-from nonneg_training import plugins
 from nonneg_training.data import Images, ShardStream
 from nonneg_training.encoder.backbone import PIXELS, Backbone
 from nonneg_training.encoder.encoder_module import EncoderModule
@@ -12,7 +11,8 @@ from nonneg_training.encoder.named_backbones import RESNETS, open_backbone
 from nonneg_training.encoder.torchvision_backbones import pad_stem
 from nonneg_training.loop import settings_checks
 from nonneg_training.onnx_backbone import TAKE_OVER, encoder_file, is_onnx_file
-from nonneg_training.plugins import Use
+from nonneg_training.setup import plugins
+from nonneg_training.setup.plugins import Use
 from nonneg_training.setup.process_group import ProcessGroup
 from nonneg_training.setup.run_settings import SETTINGS_FILE as CONFIG
 from nonneg_training.setup.run_settings import RunSettings

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from nonneg_core.terminal.installing import needing
-from nonneg_training import plugins
 from nonneg_training.encoder.encoder_module import EncoderModule
 from nonneg_training.loop.run_health import Snapshot
+from nonneg_training.setup import plugins
 from nonneg_training.setup.run_settings import RunSettings
 
 

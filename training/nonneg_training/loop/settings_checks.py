@@ -3,10 +3,10 @@
 import numpy as np
 
 from nonneg_core.errors import ConfigInvalid, DataInvalid
-from nonneg_training import plugins
 from nonneg_training.data import Captions, Images, ShardStream
 from nonneg_training.encoder.encoder_module import ACTIVATIONS, NON_NEGATIVE, activation_names
 from nonneg_training.onnx_backbone import is_onnx_file
+from nonneg_training.setup import plugins
 from nonneg_training.setup.process_group import ProcessGroup
 from nonneg_training.setup.run_settings import RunSettings
 

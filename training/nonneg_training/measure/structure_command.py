@@ -16,7 +16,7 @@ from nonneg_training.data import Images, open_source, subset, unseen
 from nonneg_training.measure.encoder_outputs import Outputs
 from nonneg_training.measure.probing import ProbeResult, probe_rows
 from nonneg_training.measure.target_to_measure import MeasuredTarget, is_array, open_target, read_array
-from nonneg_training.plugins import plugin_option
+from nonneg_training.setup.plugins import plugin_option
 from nonneg_training.setup.run_settings import Channels, Data, Onnx
 from nonneg_vectors.evaluation.linear_probes import halves
 from nonneg_vectors.evaluation.retrieval import SELECTIONS, check_selections

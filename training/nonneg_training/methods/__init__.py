@@ -2,12 +2,12 @@
 
 from torch import Tensor
 
-from nonneg_training import plugins
 from nonneg_training.data import Images, ShardStream
 from nonneg_training.encoder.encoder_module import EncoderModule
 from nonneg_training.methods.head_method import HeadMethod
 from nonneg_training.methods.head_start import HeadStart
 from nonneg_training.methods.view_methods import Batch, Contrastive, Method, Spectral, Supervised, TwoTower
+from nonneg_training.setup import plugins
 from nonneg_training.setup.run_settings import RunSettings
 
 __all__ = ["Batch", "Method", "build_method"]

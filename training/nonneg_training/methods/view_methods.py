@@ -7,9 +7,10 @@ from functools import partial
 import torch
 from torch import Tensor, nn
 
-from nonneg_training import losses, plugins
+from nonneg_training import losses
 from nonneg_training.encoder.encoder_module import EncoderModule
 from nonneg_training.encoder.text_tower import tower_beside
+from nonneg_training.setup import plugins
 from nonneg_training.setup.process_group import gather
 from nonneg_training.setup.run_settings import Loss, RunSettings, TextSettings
 
