@@ -86,3 +86,6 @@ class Index(PlainIndex):
             names=names_of(fingerprint) if names is None else names,
             statistics=statistics_of(fingerprint) if statistics is None else statistics,
         )
+        if names is not None:
+            own = names_of(fingerprint)
+            self._always = {d: name for d, name in names.items() if own.get(d) != name}

@@ -52,10 +52,12 @@ class Index:
     ) -> None:
         """Search in an engine's vectors.
 
-        names: of dimensions, for the reasons of hits. statistics: of the columns, which say where matches end.
+        names: of dimensions, for the reasons of hits. statistics: of the columns, which say where matches end. Names
+            of the model are shown where they hold for a photo; the caller's own ones always.
         """
         self.engine = engine
         self.names: DimensionNames = names or {}
+        self._always: DimensionNames = {}  # the caller's own names
         self.know(statistics)
 
     @classmethod
@@ -245,7 +247,8 @@ class Index:
         """Return the names of some dimensions of a stored vector, those that hold for it by the model's statistics."""
         if self._chance is None:
             return {d: self.names[d] for d in dimensions if d in self.names}
-        return self._chance.shown(self.names, dimensions, values[np.searchsorted(indices, dimensions)])
+        hold = self._chance.shown(self.names, dimensions, values[np.searchsorted(indices, dimensions)])
+        return hold | {d: self._always[d] for d in dimensions if d in self._always}
 
     def _are_there(self, dimensions: Iterable[int]) -> None:
         for dimension in dimensions:
