@@ -163,7 +163,7 @@ def test_parts_are_put_away_after_some_seconds_and_before_an_error():
 def killed_at_each_step(folder, *arguments):
     script = str(Path(__file__).with_name("kill_at_each_step.py"))
     command = [sys.executable, script, str(folder), *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=250, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=900, check=False)
     assert done.returncode == 0, done.stderr
     return [json.loads(line) for line in done.stdout.splitlines()]
 

@@ -7,7 +7,7 @@ import pytest
 
 from nonneg_client.embedder import local
 from nonneg_client.search import Index
-from nonneg_core.errors import ConfigInvalid, DataInvalid, ExpressionInvalid, FingerprintMismatch
+from nonneg_core.errors import DataInvalid, ExpressionInvalid, FingerprintMismatch
 from nonneg_runtime.bundle.bundle_folder import DEFAULT
 from nonneg_runtime.words.names import read_names
 
@@ -36,6 +36,9 @@ def brute(vectors, parts, k, *, without=(), keep=lambda i: True):
 E = np.eye(D)
 
 
+STORED = 3e-4  # what twelve bits a value change a score by, at most
+
+
 @pytest.mark.parametrize(
     ("text", "parts", "without"),
     [
@@ -52,8 +55,8 @@ E = np.eye(D)
 def test_the_hits_are_those_that_brute_force_finds(index, vectors, text, parts, without, k):
     hits = index.search(text, k)
     expected = brute(vectors, parts, k, without=without)
-    np.testing.assert_allclose([hit.score for hit in hits], [score for score, _ in expected], atol=1e-6)
-    apart = len({round(score, 6) for score, _ in expected}) == len(expected)
+    np.testing.assert_allclose([hit.score for hit in hits], [score for score, _ in expected], atol=STORED)
+    apart = min(np.diff([-score for score, _ in expected]), default=1) > 2 * STORED
     assert not apart or [hit.id for hit in hits] == [name for _, name in expected]
     assert all(hit.reasons for hit in hits)
 
@@ -62,7 +65,7 @@ def test_conditions_and_exclusions_hold_for_several_parts(index, vectors):
     first = index.search("dim:1 & dim:3", 1)[0].id
     hits = index.search("dim:1 & dim:3", 20, where={"odd": True}, without=[4], exclude=[first])
     expected = brute(vectors, [E[1], E[3]], 20, without=(4,), keep=lambda i: i % 2 and vectors.ids[i] != first)
-    np.testing.assert_allclose([hit.score for hit in hits], [score for score, _ in expected], atol=1e-6)
+    np.testing.assert_allclose([hit.score for hit in hits], [score for score, _ in expected], atol=STORED)
 
 
 def test_parts_that_no_vector_has_together_find_nothing(index, vectors):
@@ -75,8 +78,6 @@ def test_what_needs_a_model_says_so_without_one(index):
     with pytest.raises(ExpressionInvalid, match="needs a model") as refused:
         index.search('dim:1 + "dog"')
     assert refused.value.field == "expression[8]"
-    with pytest.raises(ConfigInvalid, match="cut= has no meaning"):
-        index.search("dim:1 - dim:2", cut=3)
     with pytest.raises(ExpressionInvalid, match="there are 64"):
         index.search("dim:64")
 

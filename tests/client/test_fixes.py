@@ -86,8 +86,8 @@ def test_an_index_of_another_model_is_refused_by_the_names_of_both(
     for query in ((photos / "cat" / "cat-0.jpg",), ("--text", "a cat")):
         error = error_of("search", made, *query, "--url", server)
         assert isinstance(error, FingerprintMismatch)
-        assert "photo-fast@" in error.message
-        assert "the model here is photo@" in error.message
+        assert "photo-fast (" in error.message
+        assert "serves photo (" in error.message
 
 
 def test_a_misspelt_model_is_answered_with_the_names_of_those_that_come_along() -> None:

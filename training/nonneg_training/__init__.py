@@ -41,7 +41,7 @@ def limit_spinning() -> None:
 
 limit_spinning()
 
-__getattr__, __dir__ = lazy_names(
+__getattr__, _ = lazy_names(
     __name__,
     {  # settings and data need no torch
         "CheckpointEvent": "nonneg_training.loop.events",
@@ -54,3 +54,7 @@ __getattr__, __dir__ = lazy_names(
         "train": "nonneg_training.loop.training_run",
     },
 )
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
