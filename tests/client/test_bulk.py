@@ -168,6 +168,7 @@ def killed_at_each_step(folder, *arguments):
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 
+@pytest.mark.timeout(1000)
 @pytest.mark.parametrize(
     ("suffix", "replace"), [pytest.param(".npz", False, marks=pytest.mark.nightly), (".npy", True)]
 )
