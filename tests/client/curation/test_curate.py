@@ -62,7 +62,7 @@ def test_similar_photos_are_those_above_the_cosine_that_are_not_copies(run, inde
             if f["action"] == "review":
                 assert f["of"] == keep["image"]
                 cosine = float(z[vectors.ids.index(f["image"])] @ z[vectors.ids.index(keep["image"])])
-                assert f["cosine"] == pytest.approx(cosine, abs=1e-5)
+                assert f["cosine"] == pytest.approx(cosine, abs=3e-4)
                 assert cosine >= 0.6
 
 
